@@ -32,9 +32,9 @@ LATER = {'tp_tool': 'schema'}
 BYTES = {'tp_part': 'bytes'}
 # Values that are text where another member says so.
 RAW = {('tp_tool_call', 'arguments'): 'malformed'}
-# What a binding sets itself, or what only the library reads.
+# Members that a binding sets itself, or that only the library reads.
 OWN = {'struct_size', 'ctx', 'data', 'inbox', 'allocator', 'turn', 'copied', 'id_count', 'ids', 'phases', 'phase_count'}
-# With callbacks: the binding makes them.
+# Structs with callbacks: the binding makes them.
 TAKEN = {'tp_tool', 'tp_model', 'tp_history', 'tp_store', 'tp_memory_embedder'}
 
 
@@ -53,7 +53,7 @@ class Tables:
     def __init__(self, abi):
         self.structs, self.enums = abi['structs'], abi['enums']
         self.made, self.headers, self.text = set(), set(), []
-        self.types = []  # of TypeScript
+        self.types = []  # for TypeScript
 
     def enum(self, name):
         if name not in self.made:
@@ -76,7 +76,8 @@ class Tables:
         name, kind, target = member['name'], member['kind'], member['type']
         if name in OWN or 'reserved' in name or kind == 'callback' or 'length' in member:
             return None
-        if name.endswith('_count') and kind == 'uint' and struct != 'tp_run_record':  # of a list that is in no table
+        if name.endswith('_count') and kind == 'uint' and struct != 'tp_run_record':  # the count of a list that is in
+                                                                                      # no table
             return None
         if target == 'tp_text':
             which = [words for words, table in (('VALUE', VALUES), ('LATER', LATER), ('BYTES', BYTES))
@@ -126,7 +127,8 @@ PLAIN = {'STRING': 'string', 'TEXT': 'string', 'UINT': 'number | bigint', 'INT':
 
 
 def typescript(tables):
-    """What may be given for each struct; names of members are in camelCase, and those of structs begin with Tp."""
+    """The types of the values that may be given for each struct; names of members are in camelCase, and those of
+    structs begin with Tp."""
     lines = ['// Written by bindings/fields.py: members of the public structs, as options.']
     for name, rows in sorted(tables.types):
         counts = {row[3] for row in rows if row[3] and row[1] != 'VALUE'}

@@ -18,10 +18,11 @@ struct tpb_logs {
   size_t first, count;
   unsigned long lost;
   tpb_log_row rows[ROWS];
-  tpb_logs *next; /* under unused_mutex: among those without a runtime */
+  tpb_logs *next; /* under unused_mutex: the list of queues without a runtime */
 };
 
-/* An attempt that was abandoned may log after tp_runtime_free(): a queue is used again, and never freed. */
+/* The queues without a runtime. An abandoned attempt may log after tp_runtime_free(), so a queue is reused, and never
+ * freed. */
 static pthread_mutex_t unused_mutex = PTHREAD_MUTEX_INITIALIZER;
 static tpb_logs *unused;
 
@@ -76,7 +77,9 @@ void tpb_logs_write(void *ctx, const tp_log_record *record) {
     copy_text(to->subscription, sizeof to->subscription, tp_text_of(record->subscription));
     copy_text(to->turn, sizeof to->turn, record->turn_id);
     copy_text(to->session, sizeof to->session, record->session_id);
-    if (write(logs->fd, &one, sizeof one) < 0) logs->lost += 0; /* it is readable already */
+    if (write(logs->fd, &one, sizeof one) < 0)
+      logs->lost += 0; /* a write fails only when the descriptor is readable
+                                                                   already */
   } else {
     logs->lost++;
   }
@@ -94,7 +97,9 @@ bool tpb_logs_next(tpb_logs *logs, tpb_log_row *ret_row, unsigned long *ret_lost
     logs->count--;
   } else {
     logs->lost = 0;
-    if (logs->fd >= 0 && read(logs->fd, &number, sizeof number) < 0) number = 0; /* it was not readable */
+    if (logs->fd >= 0 && read(logs->fd, &number, sizeof number) < 0)
+      number = 0; /* a read fails when the descriptor was
+                                                                                    not readable */
   }
   pthread_mutex_unlock(&logs->mutex);
   return is_more;

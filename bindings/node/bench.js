@@ -22,7 +22,7 @@ const CALLS = [
 ];
 const model = async (request) => (request.messages.at(-1).role === 'user' ? { calls: CALLS } : 'done');
 
-/* What a host without the library has in their place. */
+/* The same work in a host without the library. */
 async function plainCall({ name, arguments: given }) {
   await guard({ tool: name });
   return tools[name](given);
@@ -36,7 +36,7 @@ async function plainTurn() {
   return await model({ messages });
 }
 
-/* CPU of one turn in us, of the whole process. */
+/* CPU time of one turn in us, of the whole process. */
 async function inFlight(width, run) {
   let left = count;
   const lane = async (number) => {
@@ -69,7 +69,7 @@ async function measureTurns() {
   const messages = [
     { role: 'user', text: 'y' },
     { role: 'assistant', text: 'z' },
-  ]; // else the history grows
+  ]; // a new session each time, since the history would grow
   const turn = async (number) => {
     if ((await sessions[number].turn('x', { messages })).text !== 'done') throw new Error('a turn went wrong');
   };

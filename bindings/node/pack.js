@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The package as it is published, with the addon of a build inside: node pack.js ADDON FOLDER, then npm pack FOLDER. */
+/* Makes the package as it is published, with the addon of a build: node pack.js ADDON FOLDER, then npm pack FOLDER. */
 'use strict';
 
 const fs = require('node:fs');

@@ -39,7 +39,7 @@ async def model(request):
 
 
 class Plain:
-    """What a host without the library has in their place."""
+    """The same work in a host without the library."""
 
     def __init__(self, tool):
         self.tool = tool

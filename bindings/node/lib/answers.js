@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What hooks and tools answer, and what turns report. */
+/* The answers of hooks and tools, and the reports of turns. */
 'use strict';
 
 const { errorOfTurn } = require('./errors.js');
@@ -24,7 +24,7 @@ const ask = (reason = '') => new Verdict('ask', reason);
 /** A hook could not do its work: its failure policy decides what follows. */
 const failed = (reason = '', { retryable = false } = {}) => new Verdict('failed', reason, retryable);
 
-/** All that a tool can answer: what the model reads (text), a structured result for the host (value), and parts. */
+/** A complete answer of a tool: what the model reads (text), a structured result for the host (value), and parts. */
 class Answer {
   constructor({ text, value, parts, isError }) {
     Object.assign(this, { text, value, parts, isError });
@@ -191,7 +191,7 @@ class TurnResult {
 
 const classes = { tp_message: Message, tp_tool_call: ToolCall, tp_event: TurnEvent, tp_turn_result: TurnResult };
 
-/** The class of a struct whose members are these; undefined: it has none. */
+/** Returns the class of a struct with these members; undefined: there is none. */
 function classOf(struct, members) {
   if (struct in classes && members.join(' ') !== MEMBERS[struct])
     throw new Error(`${struct} has other members than lib/answers.js: ${members.join(' ')}`);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Calls of hooks, tools and models. A call is read until it is answered, or its limit has passed, or its turn was
- * cancelled: after that its reading throws a TurnphaseError with the code TP_ERR_STALE. */
+/* Calls of hooks, tools and models. A call can be read until it is answered, its limit has passed, or its turn was
+ * cancelled. After that, reading it throws a TurnphaseError with the code TP_ERR_STALE. */
 'use strict';
 
 const core = require('./core.js');
@@ -32,7 +32,7 @@ class Work {
   get turnId() {
     return core.id(this[HOST][HANDLE], this[ID], TURN);
   }
-  /** Until its limit, after which its answer is discarded. */
+  /** Milliseconds until its limit, after which its answer is discarded. */
   get timeLeftMs() {
     return core.timeLeft(this[HOST][HANDLE], this[ID]);
   }
@@ -72,7 +72,7 @@ class Call extends TurnWork {
   get attempt() {
     return core.attempt(this[HOST][HANDLE], this[ID]);
   }
-  /** A field of the payload by its name in docs/phases.md; undefined where it is not there. */
+  /** A field of the payload by its name in docs/phases.md; undefined if it is missing. */
   get(field) {
     return core.get(this[HOST][HANDLE], this[ID], field);
   }
@@ -83,7 +83,7 @@ class Call extends TurnWork {
   get tool() {
     return this.get('tool') ?? '';
   }
-  /** Of the tool: an object; a string where the provider could not decode them. */
+  /** The arguments of the tool: an object; a string if the provider could not decode them. */
   get arguments() {
     return this.get('arguments');
   }
@@ -97,7 +97,7 @@ class Call extends TurnWork {
   policy(domain, key) {
     return core.policy(this[HOST][HANDLE], this[ID], domain, key);
   }
-  /** Replaces fields of the payload, in a phase that takes it, when this call succeeds. */
+  /** Replaces fields of the payload, in a phase that allows it, when this call succeeds. */
   replace(fields) {
     core.replace(this[HOST][HANDLE], this[ID], fields);
   }
@@ -138,7 +138,7 @@ class ToolRun extends TurnWork {
   }
 }
 
-/** A request to a model. Each member is made when it is first read, before the answer. */
+/** A request to a model. A member is made when it is first read, which must be before the answer. */
 class ModelRequest extends Work {
   #members = {};
 
@@ -159,7 +159,7 @@ class ModelRequest extends Work {
   get system() {
     return this.#member('system', '');
   }
-  /** The name of the model that is wanted; '' where nothing names one. */
+  /** The name of the wanted model; '' if none is named. */
   get model() {
     return this.#member('model', '');
   }
@@ -186,7 +186,7 @@ class Registered {
     Object.assign(this, { run, name });
   }
 
-  /** Calls the function, and answers when it has. */
+  /** Calls the function, and answers the call when the function has ended. */
   begin(host, id) {
     let given;
     try {
@@ -206,7 +206,7 @@ class Registered {
   }
 
   answer(host, id, value) {
-    if (host.isClosed) return; // a late one
+    if (host.isClosed) return; // the answer came too late
     try {
       this.complete(host, id, value);
     } catch (error) {
@@ -219,7 +219,7 @@ class Registered {
   fail(host, id, error) {
     if (host.isClosed) return;
     if (!core.isOpen(host[HANDLE], id)) {
-      // a late one, or cancelled: it is discarded
+      // the answer came too late, or the call was cancelled: it is discarded
       core.abandon(host[HANDLE], id);
       return host.over(id);
     }
@@ -228,7 +228,7 @@ class Registered {
     try {
       this.completeFailed(host, id, told);
     } catch (worse) {
-      // it cannot be said in words: without memory
+      // there was no memory for the words
       host.warn(`${this.name}: its failure could not be answered`, worse);
       core.abandon(host[HANDLE], id);
     }
@@ -236,7 +236,7 @@ class Registered {
   }
 }
 
-/* What was thrown, in words: {kind, words, isMeant, status, retryable}. isMeant: a ToolError or a ModelError. */
+/* Describes a thrown value: {kind, words, isMeant, status, retryable}. isMeant: it is a ToolError or a ModelError. */
 function described(error) {
   try {
     const isModels = error instanceof ModelError,
@@ -307,7 +307,7 @@ class Model extends Registered {
     return typeof given?.[Symbol.asyncIterator] === 'function' ? this.#pieces(host, id, given) : given;
   }
 
-  /* What a model yields: deltas at once, the rest in its response. */
+  /* Passes on what a model yields: deltas at once, the rest in its response. */
   async #pieces(host, id, pieces) {
     const calls = [];
     let said = '',
@@ -316,7 +316,7 @@ class Model extends Registered {
       if (host.isClosed) return last;
       if (typeof piece === 'string') {
         said += piece;
-        if (!core.delta(host[HANDLE], id, piece)) break; // its call is over: the generator ends
+        if (!core.delta(host[HANDLE], id, piece)) break; // the call is over, so the generator ends
       } else if (typeof piece?.thinking === 'string') {
         if (!core.thinking(host[HANDLE], id, piece.thinking)) break;
       } else if (piece?.call) {

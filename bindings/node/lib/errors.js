@@ -4,7 +4,7 @@
 
 const core = require('./core.js');
 
-/** What the library refuses. */
+/** An error of the library. */
 class TurnphaseError extends Error {
   static category = '';
 

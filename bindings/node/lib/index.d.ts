@@ -19,7 +19,7 @@ export function ask(reason?: string): Verdict;
 export function failed(reason?: string, how?: { retryable?: boolean }): Verdict;
 
 type Awaitable<T> = T | PromiseLike<T>;
-/** A hook that returns nothing abstains; anything but a verdict is no answer. */
+/** A hook that returns nothing abstains; any other value but a verdict is no answer, and the hook fails. */
 export type HookFunction = (call: Call) => Awaitable<Verdict | void | null | undefined>;
 
 interface Work {
@@ -27,7 +27,7 @@ interface Work {
   readonly agentId: string;
   readonly sessionId: string;
   readonly turnId: string;
-  /** Until its limit, after which its answer is discarded. */
+  /** Milliseconds until its limit, after which its answer is discarded. */
   readonly timeLeftMs: number;
   /** Whether an answer would still have an effect. */
   readonly isOpen: boolean;
@@ -41,7 +41,7 @@ interface TurnWork extends Work {
   turn(session: Session, text: string, options?: TurnOptions): Turn;
 }
 
-/** A call of a hook. It is read until it is answered: after that reading throws TP_ERR_STALE. */
+/** A call of a hook. It can be read until it is answered; after that reading it throws TP_ERR_STALE. */
 export interface Call extends TurnWork {
   readonly phase: string;
   readonly subscription: string;
@@ -49,15 +49,15 @@ export interface Call extends TurnWork {
   /** The user's message. */
   readonly text: string;
   readonly tool: string;
-  /** Of the tool: an object; a string where the provider could not decode them. */
+  /** The arguments of the tool: an object; a string if the provider could not decode them. */
   readonly arguments: any;
-  /** A field of the payload by its name in docs/phases.md; undefined where it is not there. */
+  /** A field of the payload by its name in docs/phases.md; undefined if it is missing. */
   get(field: string): any;
   payload(): Record<string, unknown>;
   /** The conversation so far. */
   messages(): Message[];
   policy(domain: string, key: string): string;
-  /** Replaces fields of the payload, in a phase that takes it, when this call succeeds. */
+  /** Replaces fields of the payload, in a phase that allows it, when this call succeeds. */
   replace(fields: Record<string, unknown>): void;
   /** Adds a contribution to the answer. */
   emit(contribution: options.TpContribution): void;
@@ -72,7 +72,7 @@ export interface Call extends TurnWork {
 type Names = string | readonly string[];
 export interface HookOptions extends Omit<options.TpHook, 'id' | 'phase' | 'match' | 'after' | 'before' | 'needs'> {
   id?: string;
-  /** Patterns: it runs only for tools, agents and modes that fit one of them. */
+  /** Patterns: the hook runs only for tools, agents and modes that fit one of them. */
   tools?: readonly string[];
   agents?: readonly string[];
   modes?: readonly string[];
@@ -91,7 +91,7 @@ export interface ToolRun extends TurnWork {
   readonly arguments: any;
 }
 export interface AnswerMembers {
-  /** What the model reads. */
+  /** The text that the model reads. */
   text?: string;
   /** A structured result; without text the model reads it as JSON. */
   value?: unknown;
@@ -102,10 +102,10 @@ declare const answered: unique symbol;
 export interface Answer extends AnswerMembers {
   readonly [answered]: true;
 }
-/** All that a tool can answer. */
+/** A complete answer of a tool. */
 export function answer(members: AnswerMembers): Answer;
 
-/** A schema of zod 4.2 or another library that speaks Standard Schema and gives a JSON Schema. */
+/** A schema of zod 4.2, or of another library that supports Standard Schema and gives a JSON Schema. */
 export interface StandardSchema<Output = unknown> {
   readonly '~standard': {
     readonly version: 1;
@@ -120,7 +120,7 @@ export type Arguments<S> = S extends {
   ? Output
   : any;
 export interface ToolOptions<S> extends Omit<options.TpTool, 'name' | 'schema'> {
-  /** A JSON Schema whose root is of type object, or a schema of zod; none: any object. */
+  /** A JSON Schema whose root is of type object, or a schema of zod; missing: any object. */
   schema?: S;
 }
 /** A string is what the model reads; other data it reads as JSON. */
@@ -147,12 +147,12 @@ export interface Message {
   readonly providerData?: unknown;
   readonly ending?: unknown;
 }
-/** A request to a model. Its members are read before the answer. */
+/** A request to a model. Its members must be read before the answer. */
 export interface ModelRequest extends Work {
   readonly messages: readonly Message[];
   readonly tools: readonly { name: string; description: string; schema: Record<string, unknown> }[];
   readonly system: string;
-  /** The name of the model that is wanted; '' where nothing names one. */
+  /** The name of the wanted model; '' if none is named. */
   readonly model: string;
   readonly attempt: number;
   readonly parameters: Record<string, unknown>;
@@ -160,7 +160,7 @@ export interface ModelRequest extends Work {
   readonly answerSchema?: unknown;
 }
 export type Response = options.TpModelResponse;
-/** What a model yields: text, what it thinks, a call of a tool, and at last a response. */
+/** What a model yields: text, its thinking, a call of a tool, and at last a response. */
 export type Piece = string | { thinking: string } | { call: ToolCall } | Response;
 export type ModelFunction = (request: ModelRequest) => Awaitable<string | Response> | AsyncIterable<Piece>;
 
@@ -177,7 +177,7 @@ export function script(
   )[],
   how?: { repeat?: boolean },
 ): Model;
-/** A function as a model, with what else the library has to know of it. */
+/** A function as a model, with further data about it for the library. */
 export function functionModel(run: ModelFunction, options?: options.TpModel): Model;
 
 // ---- parts ----
@@ -193,7 +193,7 @@ export interface Database {
 type Path = string | URL | Uint8Array;
 /** History, records and jobs in a SQLite file. */
 export function sqlite(path: Path, options?: Omit<options.TpSqliteStoreOptions, 'path'>): Database;
-/** Long-term memory; without a path it is gone with the runtime. */
+/** Long-term memory; without a path it ends with the runtime. */
 export function memory(path?: Path, options?: Omit<options.TpMemoryOptions, 'path'>): Part;
 /** Tools for the files below a directory. */
 export function files(root: Path, options?: Omit<options.TpFilesOptions, 'root'>): Part;
@@ -238,7 +238,7 @@ export interface ToolResult {
   readonly value?: unknown;
   readonly [member: string]: unknown;
 }
-/** Something that happened in a turn; kind says which members it has (tp_event of turnphase/turn.h). */
+/** Something that happened in a turn; kind determines which members it has (tp_event of turnphase/turn.h). */
 export interface TurnEvent {
   readonly kind: EventKind;
   readonly text: string;
@@ -288,21 +288,21 @@ export interface TurnResult {
   readonly startedNs: bigint;
   readonly endedNs: bigint;
   readonly isStored: boolean;
-  /** Where another process has a turn of the session: the rest of its lease; 0: not known. */
+  /** When a turn of another process has the session: how long its lease still lasts; 0: not known. */
   readonly retryMs: number;
-  /** Of a turn with answerSchema. */
+  /** The value of an answer with answerSchema. */
   readonly value?: any;
-  /** The result itself. Throws the error of its code where the turn did not complete. */
+  /** The result itself. Throws the error of its code if the turn did not complete. */
   check(): this;
 }
 export interface TurnOptions extends Omit<options.TpTurnRequest, 'text'> {
-  /** The kinds that are iterated; none: those that a chat shows. */
+  /** The kinds of events that are iterated; missing: those that a chat shows. */
   events?: readonly EventKind[];
-  /** Cancels the turn. */
+  /** Aborting it cancels the turn. */
   signal?: AbortSignal;
 }
-/** A turn begins when it is awaited, iterated or started. `await turn` gives its result, whatever its outcome; where
- *  its signal was aborted and it did not complete, it rejects with the signal's reason. */
+/** A turn begins when it is awaited, iterated or started. `await turn` gives its result, whatever its outcome; if its
+ *  signal was aborted and it did not complete, it rejects with the signal's reason. */
 export class Turn implements PromiseLike<TurnResult>, AsyncIterable<TurnEvent> {
   private constructor();
   readonly session: Session;
@@ -321,7 +321,7 @@ export class Turn implements PromiseLike<TurnResult>, AsyncIterable<TurnEvent> {
   catch<B = never>(rejected?: ((reason: any) => B | PromiseLike<B>) | null): Promise<TurnResult | B>;
   finally(run?: (() => void) | null): Promise<TurnResult>;
   [Symbol.asyncIterator](): AsyncIterableIterator<TurnEvent>;
-  /** The pieces of what the model says. */
+  /** The pieces of the model's answer. */
   deltas(): AsyncGenerator<string, void, void>;
   /** Cancels the turn, and waits for its end. */
   [Symbol.asyncDispose](): Promise<void>;
@@ -337,7 +337,7 @@ export interface Question {
   readonly sessionId: string;
   readonly turnId: string;
 }
-/** arguments replaces those of the call. */
+/** arguments replaces the arguments of the call. */
 export interface Decision {
   allow: boolean;
   reason?: string;
@@ -356,16 +356,17 @@ export interface LogRecord {
 }
 export interface RuntimeOptions extends options.TpRuntimeOptions {
   parts?: readonly Part[];
-  /** Where history, records and jobs are kept; none: in memory. */
+  /** The store of history, records and jobs; missing: in memory. */
   database?: Database;
   /** Puts a question to a person. Anything but allow: true denies. */
   onQuestion?: (question: Question) => Awaitable<Decision | boolean | void>;
-  /** What the library logs, and what functions have thrown; none: util.debuglog('turnphase'). */
+  /** Receives log records of the library, and errors that functions have thrown; missing:
+   *  util.debuglog('turnphase'). */
   onLog?: (record: LogRecord) => void;
-  /** How long running turns may take after close(); 5000. */
+  /** How long running turns may last after close(), in ms; 5000. */
   drainMs?: number;
-  /** Whether the thread of the loop does the work of the library, too. A turn costs less then; what blocks in the
-   *  library blocks the loop. Left out: where there are no parts and no database, and no option that counts threads. */
+  /** Whether the loop's thread also does the work of the library. Then a turn costs less, but library code that blocks
+   *  also blocks the loop. Missing: true if there are no parts, no database, and no option that counts threads. */
   pump?: boolean;
 }
 export class Agent {
@@ -382,7 +383,7 @@ export class Session {
   readonly isClosed: boolean;
   /** A turn that has not begun. */
   turn(text: string, options?: TurnOptions): Turn;
-  /** Runs tool calls of a model that something else asks, each through its gates, all at the same time. */
+  /** Runs tool calls of a model that another program asks, each through its gates, all at the same time. */
   callTools(
     calls: readonly { name: string; arguments?: unknown; id?: string; malformed?: boolean }[],
     options?: Omit<TurnOptions, 'events'>,
@@ -411,7 +412,7 @@ export class Runtime {
     run: ToolFunction<S>,
   ): void;
   removeTool(name: string): void;
-  /** Adds an agent. tools: the names of those that its turns may use; extra: further keys of its config. */
+  /** Adds an agent. tools: the names of the tools that its turns may use; extra: further keys of its config. */
   agent(
     options: Omit<options.TpAgentConfig, 'extra'> & {
       id: string;
@@ -420,25 +421,26 @@ export class Runtime {
       extra?: Record<string, unknown>;
     },
   ): Promise<Agent>;
-  /** Opens a session; without an id it has one of its own. */
+  /** Opens a session; without an id it gets one. */
   session(options?: options.TpSessionOptions & { agent?: Agent; model?: Model | ModelFunction }): Session;
   /** Waits until no background job is open. Gives false when the limit has passed. */
   waitForJobs(limitMs?: number): Promise<boolean>;
-  /** Refuses new turns, lets running ones end, cancels the rest after drainMs, closes sessions, and frees it. */
+  /** Refuses new turns, lets running ones end, cancels the rest after drainMs, closes sessions, and frees the
+   *  runtime. */
   close(how?: { drainMs?: number }): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 // ---- errors ----
 
-/** What the library refuses. */
+/** An error of the library. */
 export class TurnphaseError extends Error {
   protected constructor();
-  /** The name of the status: TP_ERR_CYCLE. */
+  /** The name of the status, such as TP_ERR_CYCLE. */
   readonly code: string;
   readonly status: number;
   readonly category: string;
-  /** The id of what is at fault. */
+  /** The id of the object at fault. */
   readonly subject: string;
   readonly line: number;
   readonly column: number;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Names of members that only the package uses, and of what the library reports. */
+/* Names of members that only the package uses, and names of events and other reports. */
 'use strict';
 
 const core = require('./core.js');
@@ -8,9 +8,9 @@ module.exports = {
   HANDLE: Symbol('handle'),
   HOST: Symbol('host'),
   ID: Symbol('id'),
-  /** Bits of a listener by the names of events. */
+  /** The bits of a listener, by the names of events. */
   EVENT_BITS: new Map(core.eventNames().map((kind, at) => [kind, 2 ** (at + 1)])),
-  /** What a turn yields where it names no kinds: what a chat shows. */
+  /** The events that a turn yields when it names no kinds: those that a chat shows. */
   DEFAULT_EVENTS: [
     'turn_begin',
     'model_begin',

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Libraries over the core, as parts of a runtime, and models of the library. Options are the members of the struct of
- * each in the header that is named, in camelCase. */
+/* Libraries over the core, as parts of a runtime, and models of the library. The options of each are the members of a
+ * struct, in camelCase; its comment names the struct and its header. */
 'use strict';
 
 class Part {
@@ -33,7 +33,7 @@ function pathOf(path) {
 /** History, records and jobs in a SQLite file: tp_sqlite_store_options of turnphase/sqlite.h. */
 const sqlite = (path, options = {}) => new Database({ path: pathOf(path), ...options });
 
-/** Long-term memory: tp_memory_options of turnphase/memory.h. Without a path it is gone with the runtime. */
+/** Long-term memory: tp_memory_options of turnphase/memory.h. Without a path it ends with the runtime. */
 const memory = (path, options = {}) => new Part('memory', { path: pathOf(path), ...options });
 
 /** Tools for the files below a directory: tp_files_options of turnphase/files.h. */
@@ -43,7 +43,7 @@ const files = (root, options = {}) => new Part('files', { root: pathOf(root), ..
 const skills = (directory) => new Part('skills', { directory: pathOf(directory) });
 
 /** The hooks of a directory of YAML files: tp_hooks_options of turnphase/declared.h. trusted: the hash of the content
- *  that the operator has reviewed (`turnphase hooks`), or 'any': whatever is there. With another content the runtime is
+ *  that the operator has reviewed (`turnphase hooks`), or 'any' for any content. With another content the runtime is
  *  not opened, and the error has the hash. */
 function declaredHooks(directory, { trusted, ...options } = {}) {
   if (typeof trusted !== 'string') throw new TypeError("declaredHooks: trusted is the hash of the content, or 'any'");
@@ -64,7 +64,7 @@ function script(responses, { repeat = false } = {}) {
   return new LibraryModel('script', {}, JSON.stringify({ responses: rows, ...(repeat && { repeat }) }));
 }
 
-/** A function as a model, with what else the library has to know of it (tp_model of turnphase/model.h). */
+/** A function as a model, with further data about it for the library (tp_model of turnphase/model.h). */
 const functionModel = (run, options = {}) => new FunctionModel(run, options);
 
 module.exports = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The runtime in the loop of Node. The loop polls the descriptor of the library's inbox: no thread waits for the
- * library, and no thread of the library runs JavaScript. What may wait runs on libuv's pool. */
+ * library, and no thread of the library runs JavaScript. Functions that may wait run on libuv's pool. */
 'use strict';
 
 const { randomUUID } = require('node:crypto');
@@ -25,7 +25,7 @@ const ROW = 4,
   AT_ONCE = 64;
 const debug = debuglog('turnphase');
 
-// Options that count threads, which a runtime without threads does not take.
+// Options that count threads; a runtime without threads refuses them.
 const OF_THREADS = [
   'engineWorkers',
   'noEngineWorkers',
@@ -48,7 +48,7 @@ class End {
   }
 }
 
-/** What a runtime has in this environment: what its keys mean, and what is awaited. */
+/** The state of a runtime in this environment: the objects of its keys, and what is awaited. */
 class Host {
   isClosed = false;
   isStarted = false;
@@ -56,7 +56,7 @@ class Host {
   #kept = new Map();
   #lastKey = 0;
   #awaited = 0;
-  #aborts = new Map(); // AbortController of calls whose signal was read
+  #aborts = new Map(); // the AbortControllers of calls whose signal was read
   #rows = new Float64Array(ROW * AT_ONCE);
   #log;
 
@@ -74,7 +74,7 @@ class Host {
     );
   }
 
-  /** The handle, when the runtime may be used. */
+  /** Returns the handle, if the runtime may be used. */
   use() {
     if (this.isClosed) throw new UsageError('the runtime was closed', { code: 'TP_ERR_USAGE' });
     return this[HANDLE];
@@ -85,7 +85,7 @@ class Host {
     return this.#lastKey;
   }
 
-  /** Keeps a thing under the key that it had. */
+  /** Keeps an object under the key that it had before. */
   keepAt(key, thing) {
     this.#kept.set(key, thing);
   }
@@ -94,14 +94,14 @@ class Host {
     this.#kept.delete(key);
   }
 
-  /** Counts what is awaited: the loop stays alive as long. */
+  /** Counts what is awaited: the loop stays alive as long as the count is not 0. */
   await(more) {
     const before = this.#awaited;
     this.#awaited += more;
     if (!this.isClosed && (before === 0) !== (this.#awaited === 0)) core.ref(this[HANDLE], this.#awaited > 0);
   }
 
-  /** A promise of the end of what submit(handle, key) begins. */
+  /** Returns a promise of the end of the operation that submit(handle, key) begins. */
   submit(submit) {
     return new Promise((resolve, reject) => {
       const key = this.keep(new End(resolve, reject));
@@ -126,7 +126,7 @@ class Host {
     } catch (error) {
       process.nextTick(() => {
         throw error;
-      }); // not in the middle of a call
+      }); // later, since a call may be under way now
     }
   }
 
@@ -152,7 +152,7 @@ class Host {
   }
 
   #begin(key, turnKey, id) {
-    if (this.isClosed) return; // it is abandoned with the runtime
+    if (this.isClosed) return; // the call is abandoned with the runtime
     const registered = this.#kept.get(key),
       turn = this.#kept.get(turnKey);
     if (turn instanceof Turn || turn instanceof Calls) turn.inContext(registered, this, id);
@@ -171,7 +171,8 @@ class Host {
     ended?.ended(shown, this);
   }
 
-  /* The answer of the call is not wanted any more: a promise that never settles keeps nothing. */
+  /* Handles the cancel of a call: its answer is no longer wanted, so a promise that never settles holds nothing
+   * back. */
   #cancel(id) {
     if (id < 0 || this.isClosed) return;
     const abort = this.#aborts.get(id);
@@ -189,7 +190,7 @@ class Host {
     return abort.signal;
   }
 
-  /** The call was answered. */
+  /** Notes that the call was answered. */
   over(id) {
     if (this.#aborts.size) this.#aborts.delete(id);
   }
@@ -222,7 +223,7 @@ class Host {
         arguments: decision.arguments,
       });
     } catch (error) {
-      // what was decided cannot be said: nothing is allowed
+      // the decision cannot be passed on, so nothing is allowed
       this.warn('the decision of onQuestion was refused', error);
       core.answerQuestion(this[HANDLE], questionToken, { verdict: 'deny', argumentsHash: question.argumentsHash });
     }
@@ -277,10 +278,10 @@ class Session {
     return new Turn(this, text, options);
   }
 
-  /** Runs tool calls of a model that something else asks: all at the same time, each through its gates, and with
-   *  tool.post, events and records, as those of one response. No other phase is run, and nothing enters the history.
-   *  Several may run at once in a session. calls: [{ name, arguments, id }]; options: signal, which cancels them, and
-   *  members of tp_turn_request. @return a promise of the result of each, in their order. */
+  /** Runs tool calls of a model that another program asks. They run at the same time, each through its gates, and with
+   *  tool.post, events and records, as the calls of one response do. No other phase is run, and nothing enters the
+   *  history. Several may run at once in a session. calls: [{ name, arguments, id }]; options: signal, which cancels
+   *  them, and members of tp_turn_request. @return a promise of the result of each, in their order. */
   async callTools(calls, options = {}) {
     return await new Calls(this, calls, options).promise;
   }
@@ -327,8 +328,8 @@ class Runtime {
   }
 
   /** Opens a runtime: parts, database, onQuestion, onLog, drainMs, and members of tp_runtime_options. pump: whether the
-   *  thread of the loop does the work of the library, too; left out: where there are no parts and no database, and no
-   *  option that counts threads. */
+   *  loop's thread also does the work of the library; left out: true if there are no parts, no database, and no option
+   *  that counts threads. */
   static async open({ parts = [], database, onQuestion, onLog, drainMs = 5000, pump, ...options } = {}) {
     if (!Array.isArray(parts) || !parts.every((part) => part instanceof Part))
       throw new TypeError('parts are memory(), files(), skills(), declaredHooks() and mcp()');
@@ -356,7 +357,8 @@ class Runtime {
     return this.#closing !== undefined;
   }
 
-  /** Refuses new turns, lets running ones end, cancels the rest after drainMs, closes sessions, and frees it. */
+  /** Refuses new turns, lets running ones end, cancels the rest after drainMs, closes sessions, and frees the
+   *  runtime. */
   close({ drainMs = this.#drainMs } = {}) {
     return (this.#closing ??= this[HANDLE].close(drainMs));
   }
@@ -412,7 +414,8 @@ class Runtime {
     core.toolRemove(this[HANDLE].use(), name);
   }
 
-  /* What give(model, options and names of a function) gives for a model; it is not kept where that fails. */
+  /* Calls give(model, options and names of a function) for a model, and returns its result; on failure the model is not
+   * kept. */
   #withModel(model, give) {
     const host = this[HANDLE];
     if (model === undefined || model === null) return give(undefined, undefined);
@@ -423,7 +426,8 @@ class Runtime {
       throw new TypeError('a model is openai(), script(), functionModel() or a function of a request');
     const { name = functionOf(model.run, 'a model').name || 'model', provider = '' } = model.options;
     const registered = new Model(model.run, name);
-    registered.names = Buffer.from(`${name}\0${provider}\0`); // what the library reads until it destroys the model
+    registered.names = Buffer.from(`${name}\0${provider}\0`); // the library reads these bytes until it destroys the
+                                                              // model
     const key = host.keep(registered);
     try {
       return give(key, { ...model.options, name }, registered.names);

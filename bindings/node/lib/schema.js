@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The schema of a tool: a JSON Schema, or a schema of a library that speaks Standard Schema (zod 4.2 and others), whose
- * JSON Schema the model reads and which checks and converts the arguments. */
+/* The schema of a tool: a JSON Schema, or a schema of a library that supports Standard Schema (zod 4.2 and others). The
+ * model reads its JSON Schema, and the library checks and converts the arguments. */
 'use strict';
 
 const { ToolError } = require('./errors.js');
@@ -21,8 +21,8 @@ function issueText({ message, path = [] }) {
   return at ? `${at}: ${message}` : message;
 }
 
-/** {schema, check}: check is null, or a function of the arguments that gives those of the function, or a promise of
- *  them, and throws a ToolError that names what is wrong. */
+/** Returns {schema, check}. check is null, or a function that converts the arguments (perhaps as a promise), and throws
+ *  a ToolError that names what is wrong. */
 function schemaOf(schema, name) {
   if (schema === undefined || schema === null) return { schema: { type: 'object' }, check: null };
   if (typeof schema !== 'object' && typeof schema !== 'function')

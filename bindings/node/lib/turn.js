@@ -8,13 +8,14 @@ const { TurnEvent } = require('./answers.js');
 const { UsageError } = require('./errors.js');
 const { HANDLE, EVENT_BITS, DEFAULT_EVENTS, ASYNC_DISPOSE } = require('./names.js');
 
-const EVENTS_MAX = 65536; // that wait for a slow consumer; then they are counted: the event `lost`
+const EVENTS_MAX = 65536; // how many events wait for a slow consumer; further ones are only counted, in the event
+                          // `lost`
 
-/** Events of a turn in order, from when the turn was iterated to its end. */
+/** The events of a turn in order, from the moment when the turn was iterated to its end. */
 class Events {
   #queue = [];
   #at = 0;
-  #waiting = []; // resolve functions of next()
+  #waiting = []; // the resolve functions of open calls of next()
   #lost = 0;
   #isOver = false;
   #leave;
@@ -74,8 +75,8 @@ class Events {
   }
 }
 
-/** A turn begins when it is awaited, iterated or started. `await turn` gives its result, whatever its outcome; where
- *  its AbortSignal was aborted and it did not complete, it rejects with the signal's reason. */
+/** A turn begins when it is awaited, iterated or started. `await turn` gives its result, whatever its outcome; if its
+ *  AbortSignal was aborted and it did not complete, it rejects with the signal's reason. */
 class Turn {
   #session;
   #text;
@@ -206,7 +207,7 @@ class Turn {
     return events;
   }
 
-  /** The pieces of what the model says. */
+  /** The pieces of the model's answer. */
   async *deltas() {
     this.#kinds = ['model_delta'];
     for await (const { text } of this) yield text;
@@ -244,7 +245,7 @@ class Turn {
 
 const NO_PARTS = Object.freeze([]);
 
-/** A turn of which only tool calls run. Its tools come first: the end of that phase. */
+/** A turn of which only tool calls run. First the phase that contributes its tools is run. */
 class Calls {
   #host;
   #calls;

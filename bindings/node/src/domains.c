@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * domains.c: the libraries over the core that this build has: stores, models, and what registers tools and hooks. */
+ * domains.c: the libraries over the core in this build: stores, models, and libraries that register tools and hooks. */
 #include <string.h>
 
 #include "bindings/node/src/core.h"
@@ -93,16 +93,17 @@ typedef union domain_options {
 } domain_options;
 
 typedef struct domain {
-  const char *kind; /* NULL: the end */
+  const char *kind; /* NULL ends the list */
   const tpb_struct *table;
-  tp_status (*add)(tp_edit *edit, const domain_options *options, tp_fault *fault); /* NULL: by itself */
+  tp_status (*add)(tp_edit *edit, const domain_options *options, tp_fault *fault); /* NULL: it registers by itself,
+                                                                                      without an edit */
   tp_status (*add_alone)(tp_runtime *runtime, const domain_options *options, const char *trusted, tp_fault *fault);
 } domain;
 
 typedef struct adding {
   domain_options options;
   const domain *domain;
-  const char *trusted; /* NULL: whatever is there */
+  const char *trusted; /* NULL: any content is trusted */
 } adding;
 
 #ifdef TPN_MEMORY

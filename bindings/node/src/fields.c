@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fields.c: structs of objects, and objects of structs, by the tables of bindings/fields.py. */
+ * fields.c: converts between structs and objects, by the tables of bindings/fields.py. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { NAME_BYTES = 64, WORDS_BYTES = 1024, MEMBERS_MAX = 48 };
 
-/* Whether a name is that of a member in camelCase. */
+/* Whether a name is a member's name in camelCase. */
 static bool is_camel_of(const char *camel, const char *name) {
   for (; *name; name++, camel++) {
     if (*name == '_' && name[1]) {
@@ -82,7 +82,7 @@ static bool read_number(napi_env env, napi_value object, const tpb_field *field,
   const bool fits = field->size == 8 || (is_signed ? number >= -(1LL << (bits - 1)) && number < (1LL << (bits - 1))
                                                    : size < (1ULL << bits));
   if (!fits) return tpn_range_error(env, "it has %d bits: the number does not fit", bits);
-  memcpy(member, is_signed ? (const void *)&number : (const void *)&size, field->size); /* little-endian */
+  memcpy(member, is_signed ? (const void *)&number : (const void *)&size, field->size); /* numbers are little-endian */
   return true;
 }
 
@@ -180,7 +180,7 @@ static bool read_member(napi_env env, napi_value object, const tpb_field *field,
   return false;
 }
 
-/* Says in which member it happened; the error stays the same. */
+/* Adds the name of the member to an error, which otherwise stays the same. */
 static void name_member(napi_env env, const tpb_struct *table, const char *name) {
   napi_value error, message, words;
   tpn_arena arena;
@@ -198,7 +198,7 @@ static void name_member(napi_env env, const tpb_struct *table, const char *name)
   if (!tpn_is_pending(env)) (void)napi_throw(env, error);
 }
 
-/* Whether a value is text: of a call whose arguments could not be decoded. */
+/* Whether a value is text: in a call whose arguments could not be decoded. */
 static bool is_raw(napi_env env, napi_value object, const tpb_struct *table, const tpb_field *field) {
   napi_value value;
   bool flag = false;
@@ -236,7 +236,7 @@ bool tpn_read(napi_env env, napi_value object, const tpb_struct *table, void *ta
   napi_value keys;
   uint32_t count = 0;
   memset(target, 0, table->size);
-  memcpy(target, &table->size, sizeof table->size); /* struct_size */
+  memcpy(target, &table->size, sizeof table->size); /* sets struct_size */
   if (!object || tpn_is_none(env, object)) return true;
   (void)napi_typeof(env, object, &type);
   if (type != napi_object) return tpn_type_error(env, "%s is an object", table->name + 3);
@@ -281,7 +281,7 @@ static napi_value show_number(napi_env env, const tpb_field *field, const char *
   return big;
 }
 
-/* NULL without an exception: the member is zero, and is left out. */
+/* NULL without an exception means that the member is zero, and is left out. */
 static napi_value shown_member(napi_env env, const char *source, const tpb_field *field) {
   const char *member = source + field->offset;
   const void *data = NULL;
@@ -335,7 +335,7 @@ napi_value tpn_show_member(napi_env env, const void *source, const tpb_field *fi
   return shown || tpn_is_pending(env) ? shown : tpn_undefined(env);
 }
 
-/* One call of a constructor costs less than setting three properties. */
+/* Calls the constructor, since one call costs less than setting three properties. */
 static napi_value construct(napi_env env, napi_value class, const void *source, size_t size, const tpb_struct *table) {
   napi_value members[MEMBERS_MAX], absent = tpn_undefined(env), object = NULL;
   size_t count = 0;
@@ -350,7 +350,7 @@ static napi_value construct(napi_env env, napi_value class, const void *source, 
 napi_value tpn_show(napi_env env, const void *source, const tpb_struct *table) {
   napi_value class = tpn_class(env, table), object = NULL;
   size_t size;
-  memcpy(&size, source, sizeof size); /* struct_size: an older library has no more */
+  memcpy(&size, source, sizeof size); /* struct_size: an older library has fewer members */
   if (class) return construct(env, class, source, size, table);
   if (tpn_is_pending(env) || napi_create_object(env, &object) != napi_ok) return NULL;
   for (const tpb_field *field = table->fields; field->name; field++) {

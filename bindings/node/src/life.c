@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * life.c: how a runtime is opened, started and freed, in the loop and on threads of libuv's pool. */
+ * life.c: opens, starts and frees a runtime, in the loop and on threads of libuv's pool. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static void on_closed(uv_handle_t *handle) {
   tpn_runtime_unref(runtime);
 }
 
-/* Ends what belongs to the environment. The rest ends with the last handle. */
+/* Ends the parts that belong to the environment. The rest ends with the last handle. */
 static void close_polls(tpn_runtime *runtime) {
   napi_env env = runtime->env;
   runtime->is_ended = runtime->is_closed = true;
@@ -40,7 +40,7 @@ static void close_polls(tpn_runtime *runtime) {
   }
 }
 
-/* It comes to nothing of the loop any more, except for log records. */
+/* Stops the polls, so that nothing but log records comes to the loop any more. */
 static void stop_polls(tpn_runtime *runtime) {
   if (!runtime->is_polled) return;
   (void)uv_poll_stop(&runtime->poll);
@@ -57,7 +57,8 @@ static void free_inbox(tpn_runtime *runtime) {
   runtime->logs = NULL;
 }
 
-/* The environment ends: the process, a worker. Turns are cancelled, and nothing of the library is left running. */
+/* Called when the environment (a process or a worker) ends. Turns are cancelled, and nothing of the library keeps
+ * running. */
 static void on_cleanup(napi_async_cleanup_hook_handle handle, void *data) {
   tpn_runtime *runtime = data;
   (void)handle;
@@ -134,7 +135,7 @@ static void leave_question(void *ctx, const tp_question *question) { (void)ctx, 
 
 typedef struct opening {
   tp_runtime_options options;
-  const void *database; /* NULL: none */
+  const void *database; /* NULL: no database */
 } opening;
 
 static void open_runtime(tpn_job *job) {
@@ -172,7 +173,7 @@ static bool begin_polls(napi_env env, tpn_runtime *runtime) {
   runtime->is_polled = true;
   (void)uv_poll_start(&runtime->poll, UV_READABLE, tpn_on_ready);
   (void)uv_poll_start(&runtime->log_poll, UV_READABLE, tpn_on_log);
-  uv_unref((uv_handle_t *)&runtime->poll); /* lib/ refs it while something is awaited */
+  uv_unref((uv_handle_t *)&runtime->poll); /* lib/ refs the poll while something is awaited */
   uv_unref((uv_handle_t *)&runtime->log_poll);
   return true;
 }
@@ -180,7 +181,7 @@ static bool begin_polls(napi_env env, tpn_runtime *runtime) {
 static napi_value opened(napi_env env, tpn_job *job) {
   tpn_runtime *runtime = job->runtime;
   napi_value handle = NULL;
-  if (runtime->is_ended) return NULL; /* the environment ends: on_cleanup() frees it */
+  if (runtime->is_ended) return NULL; /* when the environment ends, on_cleanup() frees it */
   if (job->status == TP_OK && begin_polls(env, runtime)) handle = tpn_handle_new(env, runtime, TPN_RUNTIME, NULL);
   if (handle) return handle;
   tp_runtime_free(runtime->runtime);
@@ -206,7 +207,7 @@ static tpn_runtime *make_runtime(napi_env env, napi_value ready, napi_value rows
   }
   runtime->env = env;
   runtime->rows = data;
-  runtime->references = 1; /* of the environment */
+  runtime->references = 1; /* the reference of the environment */
   (void)napi_create_reference(env, ready, 1, &runtime->ready);
   (void)napi_create_reference(env, rows, 1, &runtime->rows_ref);
   (void)napi_async_init(env, NULL, name, &runtime->context);
@@ -243,7 +244,7 @@ static napi_value runtime_open(napi_env env, napi_callback_info info) {
 
 static void start_runtime(tpn_job *job) { job->status = tp_runtime_start(job->runtime->runtime, &job->fault); }
 
-/* A job that needs the runtime only. */
+/* Starts a job that needs only the runtime. */
 static napi_value simple_job(napi_env env, napi_callback_info info, void (*run)(tpn_job *),
                              napi_value (*end)(napi_env, tpn_job *)) {
   napi_value object;
@@ -255,7 +256,7 @@ static napi_value simple_job(napi_env env, napi_callback_info info, void (*run)(
   return tpn_job_start(env, job);
 }
 
-/* The loop pumps a runtime without threads from now on. */
+/* Called after the start: the loop pumps a runtime without threads from now on. */
 static napi_value started(napi_env env, tpn_job *job) {
   tpn_runtime *runtime = job->runtime;
   uv_loop_t *loop = NULL;
@@ -269,7 +270,7 @@ static napi_value started(napi_env env, tpn_job *job) {
   runtime->handles += 2;
   runtime->is_pumped = true;
   (void)uv_poll_start(&runtime->pump_poll, UV_READABLE, tpn_on_pump);
-  uv_unref((uv_handle_t *)&runtime->pump_poll); /* that of the inbox keeps the loop alive */
+  uv_unref((uv_handle_t *)&runtime->pump_poll); /* the poll of the inbox keeps the loop alive */
   uv_unref((uv_handle_t *)&runtime->pump_time);
   return tpn_undefined(env);
 }
@@ -281,10 +282,12 @@ static napi_value runtime_start(napi_env env, napi_callback_info info) {
 
 static void free_runtime(tpn_job *job) { tp_runtime_free(job->runtime->runtime); }
 
-/* What the end of the runtime has put into the inbox is taken, and given to lib/. */
+/* Called after the end of the runtime: takes the last work from the inbox and passes it to lib/. */
 static napi_value freed(napi_env env, tpn_job *job) {
   tpn_runtime *runtime = job->runtime;
-  if (job->status != TP_OK) tp_runtime_free(runtime->runtime); /* the environment ends, and the pool did not do it */
+  if (job->status != TP_OK)
+    tp_runtime_free(runtime->runtime); /* when the environment ends and the pool did not free
+                                                                  it */
   runtime->runtime = NULL;
   tpn_take_all(env, runtime);
   stop_polls(runtime);
@@ -294,7 +297,7 @@ static napi_value freed(napi_env env, tpn_job *job) {
   return tpn_undefined(env);
 }
 
-/* free(runtime) -> promise. Calls that are open are abandoned: no other function may use it from now on. */
+/* free(runtime) -> promise. Abandons open calls; after this no other function may use the runtime. */
 static napi_value runtime_free(napi_env env, napi_callback_info info) {
   napi_value object;
   tpn_runtime *runtime = tpn_arguments(env, info, 1, &object) ? tpn_usable(env, object) : NULL;
@@ -308,7 +311,7 @@ static napi_value runtime_free(napi_env env, napi_callback_info info) {
   return promise;
 }
 
-/* ref(runtime, whether something is awaited): then the loop stays alive. */
+/* ref(runtime, whether something is awaited): if so, the loop stays alive. */
 static napi_value runtime_ref(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
   bool is_awaited = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * module.c: the addon in an environment: its names, its errors, memory of what is read, and jobs of the pool. */
+ * module.c: the addon in an environment: its names, its errors, its arenas, and jobs of the pool. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,20 +12,20 @@
 enum { NAMES = 1024 /* a power of two */, CLASSES = 32, MESSAGE_BYTES = 1200 };
 
 typedef struct kept_name {
-  const char *text; /* NULL: free */
+  const char *text; /* NULL: the entry is free */
   bool camel;
-  uint32_t at; /* in the array of strings */
+  uint32_t at; /* its index in the array of strings */
 } kept_name;
 
 typedef struct kept_class {
-  const tpb_struct *table; /* NULL: free */
-  napi_ref function;       /* NULL: it has none */
+  const tpb_struct *table; /* NULL: the entry is free */
+  napi_ref function;       /* NULL: the struct has no class */
 } kept_class;
 
 struct tpn_state {
   kept_name names[NAMES];
   uint32_t name_count;
-  napi_ref strings; /* an array: a string has no reference of its own */
+  napi_ref strings; /* an array, since a string cannot have a reference of its own */
   kept_class classes[CLASSES];
   napi_ref error_of, class_of, iterator; /* functions of lib/, and Symbol.iterator */
 };
@@ -235,7 +235,7 @@ static napi_value module_version(napi_env env, napi_callback_info info) {
   return tpn_string(env, tp_text_of(tp_version()));
 }
 
-/* What the library makes of a value: for tests of the binding. */
+/* Returns a value after a conversion to the library and back, for tests of the binding. */
 static napi_value module_round_trip(napi_env env, napi_callback_info info) {
   napi_value object, shown = NULL;
   tpn_arena arena;
@@ -272,7 +272,7 @@ static napi_value module_setup(napi_env env, napi_callback_info info) {
   return tpn_undefined(env);
 }
 
-/* eventNames(): by their numbers, from 1. */
+/* eventNames(): the names of events by their numbers, from 1. */
 static napi_value module_event_names(napi_env env, napi_callback_info info) {
   napi_value names = NULL;
   (void)info;
@@ -310,7 +310,7 @@ static bool make_values(napi_env env, tpn_state *state) {
          napi_create_reference(env, strings, 1, &state->strings) == napi_ok;
 }
 
-/* The references are freed with the environment. */
+/* Frees the state; its references are freed with the environment. */
 static void state_free(napi_env env, void *state, void *unused) {
   (void)env, (void)unused;
   free(state);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime.c: handles of what a runtime has, and what JavaScript registers and submits. */
+ * runtime.c: the handles of a runtime's objects, and the functions with which JavaScript registers and submits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,12 +85,12 @@ tp_end *tpn_end_new(napi_env env, tpn_runtime *runtime, uint64_t key) {
   return end;
 }
 
-/* For whom the library reports the end of what is registered. Threads: any. */
+/* A destroy function that does nothing: with it the library reports the end of what is registered. Threads: any. */
 static void leave_destroyed(void *ctx) { (void)ctx; }
 
 /* ---- submitting ---- */
 
-/* The runtime of the first argument and the end of a key. False with an exception. */
+/* Begins a submit: gets the runtime of the first argument, and makes an end with the key. False with an exception. */
 static bool begin_end(napi_env env, napi_value object, napi_value key, tpn_runtime **ret_runtime, tp_end **ret_end) {
   uint64_t number = 0;
   *ret_runtime = tpn_usable(env, object);
@@ -203,10 +203,10 @@ static napi_value runtime_tool_remove(napi_env env, napi_callback_info info) {
   return remove_named(env, info, tp_tool_remove);
 }
 
-/* A model of an agent or a session: a handle, or a key, whose requests come to the inbox. */
+/* A model of an agent or a session: a handle, or a key, for which requests come to the inbox. */
 typedef struct model_given {
-  tp_model own;    /* of a key */
-  tp_model *model; /* NULL: none */
+  tp_model own;    /* the model of a key */
+  tp_model *model; /* NULL: no model */
   tpn_handle *handle;
 } model_given;
 
@@ -263,13 +263,13 @@ static napi_value runtime_agent_add(napi_env env, napi_callback_info info) {
       give_model(env, runtime, arguments[2], arguments[3], arguments[4], &arena, &given)) {
     config.model = given.model;
     status = tp_agent_add_submit(runtime->runtime, &config, tp_end_of_agent, end, &fault);
-    /* It is taken when the end comes with TP_OK; lib/ keeps the handle until then, and disowns it. */
+    /* The model is taken when the end comes with TP_OK; lib/ keeps the handle until then, and disowns it. */
   }
   tpn_arena_end(&arena);
   return submitted(env, end, status, &fault);
 }
 
-/* disown(runtime, model): of a handle whose object the library has taken. */
+/* disown(runtime, model): clears a handle whose object the library has taken. */
 static napi_value runtime_disown(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
   tpn_runtime *runtime = tpn_arguments(env, info, 2, arguments) ? tpn_usable(env, arguments[0]) : NULL;
@@ -315,7 +315,7 @@ static napi_value runtime_session_open(napi_env env, napi_callback_info info) {
     if (agent) options.agent = agent->pointer;
     options.model = given.model;
     if (!tpn_is_pending(env)) status = tp_session_open(runtime->runtime, &options, &session, &fault);
-    if (session && given.handle) given.handle->pointer = NULL; /* taken */
+    if (session && given.handle) given.handle->pointer = NULL; /* the library has taken the model */
   }
   tpn_arena_end(&arena);
   if (tpn_is_pending(env)) return NULL;
@@ -343,7 +343,7 @@ static napi_value runtime_session_close(napi_env env, napi_callback_info info) {
   return submitted(env, end, status, &fault);
 }
 
-/* Submits a turn, within the call of a slot where there is one. */
+/* Submits a turn; with a slot as a nested turn of its call. */
 static tp_status submit_turn(const tpn_slot *around, tp_session *session, const tp_turn_request *request, tp_end *end,
                              tp_submission **ret_submission, tp_fault *fault) {
   if (!around) return tp_turn_submit(session, request, tp_end_of_turn, end, ret_submission, fault);
@@ -396,7 +396,7 @@ static napi_value runtime_cancel(napi_env env, napi_callback_info info) {
   return tpn_undefined(env);
 }
 
-/* leave(runtime, submission): it is not needed any more. Its handle may be collected much later. */
+/* leave(runtime, submission): ends the use of a submission, since its handle may be collected much later. */
 static napi_value runtime_leave(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
   tpn_handle *handle = tpn_arguments(env, info, 2, arguments) ? handle_of(env, arguments[1]) : NULL;
@@ -407,8 +407,8 @@ static napi_value runtime_leave(napi_env env, napi_callback_info info) {
   return tpn_undefined(env);
 }
 
-/* turnBegin(runtime, session, options or undefined, key) -> handle: a turn that the host drives. Its tools come with
- * the end of the phase that is submitted here. */
+/* turnBegin(runtime, session, options or undefined, key) -> handle: a turn that the host drives. It submits the phase
+ * that contributes the tools; its end comes with the key. */
 static napi_value runtime_turn_begin(napi_env env, napi_callback_info info) {
   napi_value arguments[4];
   tpn_runtime *runtime;
@@ -436,7 +436,7 @@ static napi_value runtime_turn_begin(napi_env env, napi_callback_info info) {
   return tpn_handle_new(env, runtime, TPN_TURN, turn);
 }
 
-/* toolsSubmit(runtime, turn, calls, key): after the end of what runs of the turn. */
+/* toolsSubmit(runtime, turn, calls, key): must follow the end of the turn's earlier operation. */
 static napi_value runtime_tools_submit(napi_env env, napi_callback_info info) {
   napi_value arguments[4];
   tpn_runtime *runtime;
@@ -470,7 +470,7 @@ static napi_value runtime_turn_cancel(napi_env env, napi_callback_info info) {
   return tpn_undefined(env);
 }
 
-/* turnEnd(runtime, turn): after the end of its calls was taken. */
+/* turnEnd(runtime, turn): must follow the end of its calls. */
 static napi_value runtime_turn_end(napi_env env, napi_callback_info info) {
   tpn_handle *turn = turn_of(env, info);
   if (!turn) return NULL;
@@ -526,7 +526,7 @@ static napi_value runtime_unlisten(napi_env env, napi_callback_info info) {
   return tpn_done(env, tp_session_unlisten(session->pointer, id, &fault), &fault);
 }
 
-/* answerQuestion(runtime, token, decision) -> whether it was still open */
+/* answerQuestion(runtime, token, decision) -> whether the question was still open */
 static napi_value runtime_answer_question(napi_env env, napi_callback_info info) {
   napi_value arguments[3];
   tpn_arena arena;

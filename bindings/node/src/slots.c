@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slots.c: calls that were taken and not answered: their ids in JavaScript, and the calls of these. */
+ * slots.c: the slots of calls that were taken and not answered, with their ids in JavaScript. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "bindings/node/src/core.h"
 
 enum {
-  INDEX_BITS = 20, /* of an id: the rest is the generation */
+  INDEX_BITS = 20, /* bits of an id for the index; the rest is the generation */
   SLOTS_FIRST = 64
 };
 
@@ -21,7 +21,7 @@ static void link_slot(tpn_runtime *runtime, uint32_t at) {
   *first = at + 1;
 }
 
-/* Twice as many; those that are open are found by their tokens again. */
+/* Doubles the number of slots, and rebuilds the hash table of their tokens. */
 static bool grow_slots(tpn_runtime *runtime) {
   const uint32_t count = runtime->slot_count ? 2 * runtime->slot_count : SLOTS_FIRST;
   if (count > 1U << INDEX_BITS) return false;
@@ -33,7 +33,7 @@ static bool grow_slots(tpn_runtime *runtime) {
   memset(slots + runtime->slot_count, 0, (count - runtime->slot_count) * sizeof *slots);
   memset(hashes, 0, count * sizeof *hashes);
   for (uint32_t i = runtime->slot_count; i < count; i++) slots[i].next = i + 1 < count ? i + 2 : 0;
-  runtime->slot_free = runtime->slot_count + 1; /* there was no free one */
+  runtime->slot_free = runtime->slot_count + 1; /* there was no free slot */
   const uint32_t open = runtime->slot_count;
   runtime->slot_count = count;
   for (uint32_t i = 0; i < open; i++) link_slot(runtime, i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * take.c: what the loop gets of a runtime: the work of its inbox, its log records, and the work of the library itself
- * where it has no threads. */
+ * take.c: passes the work of the inbox and log records from a runtime to the loop, and runs the work of a runtime
+ * without threads. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,10 @@
 #include "bindings/node/src/core.h"
 #include "bindings/node/fields.h"
 
-enum { PUMPS = 4 /* between two looks at the loop: as often what was answered at once goes on at once */ };
+enum {
+  PUMPS = 4 /* how often it pumps before the loop runs again: each time, calls that were answered at once go on at
+                    once */
+};
 
 static napi_value phase_error(napi_env env, const tp_phase_result *phase) {
   tp_fault fault = {.code = phase->outcome};
@@ -56,7 +59,7 @@ static napi_value show_event(napi_env env, const tp_event *event) {
 
 static double number_of_key(const void *key) { return (double)(uintptr_t)key; }
 
-/* Writes its row. @return its payload; NULL: none. */
+/* Writes the row of a work. @return its payload; NULL: none. */
 static napi_value show_work(napi_env env, tpn_runtime *runtime, const tp_work *work, double *row) {
   void *turn = NULL;
   napi_value payload = NULL;
@@ -65,7 +68,7 @@ static napi_value show_work(napi_env env, tpn_runtime *runtime, const tp_work *w
   row[2] = 0;
   row[3] = -1;
   if (work->kind <= TP_WORK_MODEL && !runtime->runtime)
-    return NULL; /* it is gone, and with it what the call points to */
+    return NULL; /* the object is gone, and with it everything that the call points to */
   switch (work->kind) {
     case TP_WORK_HANDLER:
       turn = tp_call_data(work->call, TP_ID_TURN);
@@ -94,7 +97,7 @@ static napi_value show_work(napi_env env, tpn_runtime *runtime, const tp_work *w
   return payload;
 }
 
-/* Takes what waits, at most TPN_AT_ONCE pieces.
+/* Takes waiting work, at most TPN_AT_ONCE pieces.
  * @return how many are in rows; *ret_payloads gets an array, or undefined. */
 static uint32_t take(napi_env env, tpn_runtime *runtime, napi_value *ret_payloads) {
   const tp_work *works[TPN_AT_ONCE];
@@ -109,9 +112,9 @@ static uint32_t take(napi_env env, tpn_runtime *runtime, napi_value *ret_payload
     const bool is_call = works[i]->kind <= TP_WORK_MODEL;
     if (is_call) row[3] = tpn_slot_new(runtime, works[i]);
     const bool is_kept = is_call ? row[3] >= 0 : !tpn_is_pending(env);
-    if (is_call && !is_kept) (void)tp_token_abandon(works[i]->token, NULL); /* without memory: it fails at once */
+    if (is_call && !is_kept) (void)tp_token_abandon(works[i]->token, NULL); /* without memory the call fails at once */
     if (!is_call) (void)tp_work_release(works[i]);
-    if (tpn_is_pending(env)) { /* what could not be shown is named, and the next ones are not lost */
+    if (tpn_is_pending(env)) { /* an exception while showing a work is reported, and the following works are not lost */
       napi_value error;
       if (napi_get_and_clear_last_exception(env, &error) == napi_ok) payload = error;
     } else if (!is_kept) {
@@ -124,7 +127,7 @@ static uint32_t take(napi_env env, tpn_runtime *runtime, napi_value *ret_payload
   return used;
 }
 
-/* ready(count, payloads): the function of lib/ for what is in rows; count -1: payloads are log records. */
+/* Calls ready(count, payloads), the function of lib/ for the works in rows; count -1: payloads are log records. */
 static void call_ready(napi_env env, tpn_runtime *runtime, double count, napi_value payloads) {
   napi_value function, receiver, result, arguments[2] = {NULL, payloads};
   if (napi_get_reference_value(env, runtime->ready, &function) != napi_ok || !function ||
@@ -150,7 +153,7 @@ void tpn_on_ready(uv_poll_t *poll, int status, int events) {
 
 static void on_pump_time(uv_timer_t *timer);
 
-/* Runs what is ready of a runtime without threads, and gives what comes of it to lib/. Functions that answer without
+/* Runs what is ready of a runtime without threads, and passes the resulting work to lib/. Functions that answer without
  * waiting have answered when call_ready() returns, so that the next step of their turns is ready. */
 static void pump(tpn_runtime *runtime) {
   napi_env env = runtime->env;
@@ -159,7 +162,8 @@ static void pump(tpn_runtime *runtime) {
   for (int i = 0; i < PUMPS && count && !runtime->is_ended; i++) {
     napi_handle_scope scope;
     napi_value payloads;
-    /* It fails where a thread that frees or waits pumps: then the descriptor says when to come again. */
+    /* It fails while another thread pumps, to free the runtime or to wait: then the descriptor becomes readable
+     * later. */
     if (tp_runtime_pump(runtime->runtime, TPN_AT_ONCE, &wait_ms, NULL) != TP_OK) return;
     if (napi_open_handle_scope(env, &scope) != napi_ok) return;
     count = take(env, runtime, &payloads);
@@ -167,7 +171,7 @@ static void pump(tpn_runtime *runtime) {
     (void)napi_close_handle_scope(env, scope);
   }
   if (runtime->is_ended || !runtime->is_pumped) return;
-  /* While something is ready the descriptor is readable: a timer of 0 ms would keep libuv from all else. */
+  /* While something is ready the descriptor is readable; a timer of 0 ms would keep libuv from all other work. */
   if (wait_ms > 0) (void)uv_timer_start(&runtime->pump_time, on_pump_time, (uint64_t)wait_ms, 0);
   else (void)uv_timer_stop(&runtime->pump_time);
 }
@@ -199,7 +203,7 @@ static napi_value log_object(napi_env env, const tpb_log_row *row, unsigned long
   return object;
 }
 
-/* An array of what was logged since. */
+/* Takes an array of the records that were logged meanwhile. */
 static napi_value take_logs(napi_env env, tpn_runtime *runtime) {
   napi_value list = NULL, item;
   uint32_t at = 0;

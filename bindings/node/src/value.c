@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * value.c: objects of JavaScript and values, both ways, texts and numbers. */
+ * value.c: converts between objects of JavaScript and values, with texts and numbers. */
 #include <math.h>
 #include <string.h>
 
@@ -17,7 +17,9 @@ napi_value tpn_string(napi_env env, tp_text text) {
   const size_t looked_at = text.size <= SHORT_BYTES ? text.size : 0;
   for (size_t i = 0; i < looked_at; i++) bits |= (unsigned char)text.data[i];
   const char *data = text.size ? text.data : "";
-  if (looked_at && bits < 0x80) (void)napi_create_string_latin1(env, data, text.size, &string); /* faster */
+  if (looked_at && bits < 0x80)
+    (void)napi_create_string_latin1(env, data, text.size, &string); /* creating a Latin-1
+                                                                                                   string is faster */
   else (void)napi_create_string_utf8(env, data, text.size, &string);
   return string;
 }
@@ -41,7 +43,7 @@ bool tpn_text(napi_env env, napi_value string, tpn_arena *arena, tp_text *ret_te
   size_t size = 0;
   if (napi_get_value_string_utf8(env, string, first, sizeof first, &size) != napi_ok)
     return tpn_type_error(env, "a string is wanted");
-  const bool is_short = size + 4 < sizeof first; /* what does not fit is left out in whole characters */
+  const bool is_short = size + 4 < sizeof first; /* napi copies only whole characters that fit */
   if (!is_short && napi_get_value_string_utf8(env, string, NULL, 0, &size) != napi_ok) return false;
   char *data = tpn_alloc(env, arena, size + 1);
   if (!data) return false;
@@ -110,7 +112,9 @@ static bool write_array(const to_value *to, napi_value array, int depth) {
     napi_value item;
     if (napi_open_handle_scope(to->env, &scope) != napi_ok) return false;
     bool is_written = napi_get_element(to->env, array, i, &item) == napi_ok;
-    if (is_written && tpn_is_none(to->env, item)) tp_write_null(to->writer); /* as in JSON */
+    if (is_written && tpn_is_none(to->env, item))
+      tp_write_null(to->writer); /* undefined in an array becomes null, as
+                                                                                in JSON */
     else is_written = is_written && write_object(to, item, depth);
     (void)napi_close_handle_scope(to->env, scope);
     if (!is_written) return false;
@@ -134,10 +138,11 @@ static bool write_map(const to_value *to, napi_value object, int depth) {
   (void)napi_get_array_length(env, keys, &count);
   napi_value *rows = tpn_alloc(env, to->arena, (2 * (size_t)count + 1) * sizeof *rows);
   if (!rows) return false;
-  for (uint32_t i = 0; i < count; i++) { /* each is read once: a getter may give another one */
+  for (uint32_t i = 0; i < count; i++) { /* each element is read only once, since a getter may return another value the
+                                            next time */
     if (napi_get_element(env, keys, i, &key) != napi_ok || napi_get_property(env, object, key, &value) != napi_ok)
       return false;
-    if (is_undefined(env, value)) continue; /* as in JSON */
+    if (is_undefined(env, value)) continue; /* a member that is undefined is left out, as in JSON */
     rows[2 * used] = key;
     rows[2 * used++ + 1] = value;
   }
@@ -151,7 +156,7 @@ static bool write_map(const to_value *to, napi_value object, int depth) {
   return true;
 }
 
-/* 1: *ret is what toJSON() gives; 0: there is no toJSON(); -1 with an exception. */
+/* Calls toJSON(). @return 1: *ret is its result; 0: there is no toJSON(); -1 with an exception. */
 static int as_json(napi_env env, napi_value object, napi_value *ret) {
   napi_value function;
   napi_valuetype type = napi_undefined;
@@ -243,7 +248,7 @@ bool tpn_value(napi_env env, napi_value object, tpn_arena *arena, tp_text *ret_v
 
 /* ---- values to objects ---- */
 
-/* A member that a model has named: "__proto__" is a name as every other one, as in JSON.parse(). */
+/* Sets a member whose name a model may have chosen: "__proto__" is a name like any other, as in JSON.parse(). */
 static bool set_member(napi_env env, napi_value object, tp_text key, napi_value value) {
   napi_value name = tpn_string(env, key);
   if (!name) return false;
@@ -275,7 +280,7 @@ static napi_value bytes_object(napi_env env, tp_text bytes) {
   return buffer;
 }
 
-/* The depth is that of the value, which the library has bounded. */
+/* The recursion is bounded, since the library has bounded the depth of a value. */
 napi_value tpn_object(napi_env env, tp_text value) {
   napi_value made = NULL;
   switch (tp_value_kind_of(value)) {

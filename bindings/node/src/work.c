@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * work.c: a call of a hook, a tool or a model that was taken from an inbox, by its id. It is read until it is answered,
- * once; after its limit or its cancel lib/ abandons it: a promise that never settles keeps nothing waiting. */
+ * work.c: a call of a hook, a tool or a model that was taken from an inbox, by its id. It can be read until it is
+ * answered, once. After its limit or its cancel lib/ abandons it, so that a promise that never settles holds nothing
+ * back. */
 #include <string.h>
 
 #include "bindings/node/src/core.h"
@@ -9,20 +10,20 @@
 
 enum { ARGUMENTS_MAX = 6 };
 
-/* A late answer is no error: it is discarded (false). */
+/* Discards a late answer, which is no error (false). */
 static napi_value discard(napi_env env) { return tpn_is_pending(env) ? NULL : tpn_bool(env, false); }
 
-/* What a function of a call begins with: its runtime, slot and work, and the arguments after the first two. */
+/* The data that functions of a call begin with: its runtime, slot and work, and the arguments after the first two. */
 typedef struct call {
   napi_env env;
   tpn_runtime *runtime;
   tpn_slot *slot;
   const tp_work *work;
-  napi_value arguments[ARGUMENTS_MAX]; /* from 2 on */
+  napi_value arguments[ARGUMENTS_MAX]; /* the arguments from index 2 on */
 } call;
 
-/* False with an exception: it is over, its runtime was closed, or it is of another kind. kind 0: any.
- * is_answer: without an exception where the call is over. */
+/* Begins a function of a call. False with an exception: the call is over, its runtime was closed, or it is of another
+ * kind. kind 0: any. is_answer: no exception if the call is over. */
 static bool begin_any(napi_env env, napi_callback_info info, tp_work_kind kind, bool is_answer, call *to) {
   const tp_fault over = {.code = TP_ERR_STALE,
                          .message = "the call was answered or cancelled, or its limit has passed: read it before that"};
@@ -95,7 +96,7 @@ static napi_value work_is_open(napi_env env, napi_callback_info info) {
   return tpn_bool(env, slot && tp_token_open(slot->token));
 }
 
-/* abandon(runtime, call): its answer is not waited for any more. */
+/* abandon(runtime, call): notifies that the call will get no answer. */
 static napi_value work_abandon(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
   tpn_runtime *runtime = tpn_arguments(env, info, 2, arguments) ? tpn_usable(env, arguments[0]) : NULL;
@@ -134,7 +135,7 @@ static napi_value work_attempt(napi_env env, napi_callback_info info) {
   return begin(env, info, TP_WORK_HANDLER, &to) ? tpn_uint(env, tp_call_attempt(to.work->call)) : NULL;
 }
 
-/* A field by the name that the library has for it. */
+/* Finds a field by the library's name for it. */
 static tp_field_id field_of(napi_env env, napi_value name) {
   char chars[64];
   size_t size = 0;
@@ -155,7 +156,7 @@ static napi_value work_get(napi_env env, napi_callback_info info) {
   if (tp_field_kind(field) == TP_FIELD_KIND_INT) return tpn_int(env, tp_call_int(to.work->call, field));
   const tp_text text = tp_call_text(to.work->call, field);
   bool is_text = tp_field_kind(field) != TP_FIELD_KIND_VALUE;
-  if (field == TP_FIELD_ARGUMENTS) /* text where the provider could not decode them */
+  if (field == TP_FIELD_ARGUMENTS) /* text, if the provider could not decode the arguments */
     is_text = tp_value_kind_of(text) != TP_VALUE_MAP || tp_value_check(text, NULL) != TP_OK;
   return is_text ? tpn_string(env, text) : tpn_object(env, text);
 }
@@ -251,7 +252,7 @@ static napi_value work_messages(napi_env env, napi_callback_info info) {
   return tpn_is_pending(env) ? NULL : list.list;
 }
 
-/* allow(runtime, call), abstain(runtime, call): the answers that have no words. */
+/* allow(runtime, call), abstain(runtime, call): the answers without words. */
 static napi_value complete_plain(napi_env env, napi_callback_info info, tp_answer answer) {
   call to;
   tp_fault fault = {0};
@@ -318,7 +319,7 @@ static napi_value work_answer(napi_env env, napi_callback_info info) {
 
 /* ---- of a model ---- */
 
-/* request(runtime, call, member): one member of tp_model_request, by its name there; undefined where it is empty. */
+/* request(runtime, call, member): one member of tp_model_request, by its name there; undefined if it is empty. */
 static napi_value work_request(napi_env env, napi_callback_info info) {
   call to;
   char name[32];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tool calls that something else than a turn of the library's makes: session.callTools(). */
+/* Tool calls of a program other than a turn of the library: session.callTools(). */
 'use strict';
 
 const assert = require('node:assert');
@@ -11,7 +11,8 @@ const { event, never, withRuntime } = require('./support.js');
 
 const number = { type: 'object', properties: { number: { type: 'integer' } }, required: ['number'] };
 
-/* run(session, runtime, begun, ended) with a tool that doubles, and one that hangs until it is aborted. */
+/* Calls run(session, runtime, begun, ended) with a tool that doubles a number, and one that hangs until it is
+ * aborted. */
 const withTools = (run) =>
   withRuntime(async (runtime) => {
     const begun = event(),
@@ -97,7 +98,7 @@ test('a signal cancels', () =>
     abort.abort();
     await assert.rejects(calls, (error) => error === abort.signal.reason);
     await ended;
-    const early = new AbortController(); // before its tools have come
+    const early = new AbortController(); // cancelled before its tools have come
     const second = session.callTools([{ name: 'hang' }], { signal: early.signal });
     early.abort();
     await assert.rejects(second, (error) => error === early.signal.reason);
@@ -112,7 +113,7 @@ test('a limit of the turn, and a runtime that is closed', () =>
     });
     const [[kind]] = kindsOf(await session.callTools([{ name: 'hang' }], { limitMs: 20 }));
     assert.ok(['cancelled', 'timed_out'].includes(kind), kind);
-    if (isBegun) await ended; // a slow machine is too late to begin it
+    if (isBegun) await ended; // on a slow machine the call may be cancelled before it begins
     const begunAgain = event();
     runtime.tool('hangs', () => {
       begunAgain.set();

@@ -49,7 +49,8 @@ test('each program of the guide runs', async () => {
         const folder = path.join(__dirname, `guide-${at}`);
         fs.mkdirSync(folder, { recursive: true });
         fs.writeFileSync(path.join(folder, 'program.mjs'), program.replaceAll('http://127.0.0.1:8080', endpoint));
-        const { NODE_TEST_CONTEXT, ...env } = process.env; // the program's own tests report to it
+        const { NODE_TEST_CONTEXT, ...env } = process.env; // otherwise the tests in the program would report to this
+                                                           // one
         const run = await promisify(execFile)(process.execPath, ['program.mjs'], {
           cwd: folder,
           env,

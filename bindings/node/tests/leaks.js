@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What is left of many turns: node --expose-gc leaks.js COUNT, beside the package. After a first part, which fills what
- * is kept for reuse, the heap, descriptors and memory must stay as they are over COUNT turns with a guard, a tool,
- * events, and calls without a turn. Exit: 0; 1 with what has grown. */
+/* Tests that many turns leave nothing behind: node --expose-gc leaks.js COUNT, in the folder of the package. After a
+ * first part, which fills everything that is kept for reuse, the heap, descriptors and memory must stay as they are
+ * over COUNT turns with a guard, a tool, events, and calls without a turn. Exit: 0; 1 when something has grown, which
+ * it prints. */
 'use strict';
 
 const fs = require('node:fs');
@@ -11,7 +12,7 @@ const count = Number(process.argv[2]),
   SESSIONS = 16;
 const BYTES_A_TURN_MAX = 50,
   HEAP_NOISE = 1 << 20,
-  MEMORY_NOISE = 24 << 20; // of the allocators
+  MEMORY_NOISE = 24 << 20; // the noise of the allocators
 
 async function measured() {
   for (let i = 0; i < 3; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What ends in the wrong moment: signals, objects, workers, the process. */
+/* Ends at a bad moment: of signals, objects, workers and the process. */
 'use strict';
 
 const assert = require('node:assert');
@@ -17,7 +17,7 @@ const { calls, event, never, oneTurn, saysHello, withRuntime } = require('./supp
 const env = { ...process.env, MALLOC_PERTURB_: '165' };
 const PACKAGE = require.resolve('turnphase');
 
-/* {code, signal, output} of a program in a process of its own, in which memory that was freed is filled. */
+/* Runs a program in a process of its own, in which freed memory is overwritten. Returns {code, signal, output}. */
 async function program(text, ...flags) {
   try {
     const { stdout, stderr } = await promisify(execFile)(process.execPath, [...flags, '-e', text], {
@@ -105,7 +105,8 @@ const os = require('node:os');
   );
   assert.strictEqual(run.code, 0, run.output);
   const { grown, fds } = JSON.parse(run.output);
-  assert.ok(grown < 75000, `${grown} bytes`); // what is kept grows in each 150 rounds: less than 500 bytes a round
+  assert.ok(grown < 75000, `${grown} bytes`); // a leak would grow in each of the 150 rounds; this allows less than 500
+                                              // bytes for each
   assert.strictEqual(fds, 0);
 });
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Many turns at once in Node's one loop: none denied, none unheard: COUNT=5000 node run.js ADDON FOLDER many.
- *
- * Each turn has a guard that reads a file, a model that asks for a tool, the tool, and the model again. Of every 50
- * one waits in its tool until the turn is cancelled, and another turn waits after it in its session, and is cancelled
- * there.
+/* Many turns at once in Node's single loop; none may be denied, and each must end: COUNT=5000 node run.js ADDON FOLDER
+   many.
+   *
+   * Each turn has a guard that reads a file, a model that asks for a tool, the tool, and the model again. Of every 50
+   * one waits in its tool until the turn is cancelled, and another turn waits after it in its session, and is cancelled
+   * there.
  */
 'use strict';
 
@@ -12,7 +13,7 @@ const fs = require('node:fs');
 const { setTimeout: sleep } = require('node:timers/promises');
 const { allow, Runtime } = require('turnphase');
 
-const LIMIT_MS = 120000; // of each call: the turns take their time from one another
+const LIMIT_MS = 120000; // the limit of each call: the turns compete for time
 const count = Number(process.env.COUNT ?? 5000);
 const seen = { guard: 0, model: 0, look: 0, wait: 0, stopped: 0 };
 
@@ -24,7 +25,8 @@ async function model(request) {
   return { calls: [{ name: last.text === 'wait' ? 'wait' : 'look' }] };
 }
 
-/* The threads of libuv's pool read the file: a host that waited on them for the ends of its turns would stand still. */
+/* Reads a file, which needs threads of libuv's pool: if a host waited on these threads for the ends of its turns, it
+ * would hang. */
 async function guard() {
   seen.guard++;
   await fs.promises.readFile(__filename);

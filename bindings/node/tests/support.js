@@ -4,7 +4,8 @@
 
 const { Runtime } = require('turnphase');
 
-/** A model that makes these calls ([name, arguments] or a name), and then says `then` and what it has read. */
+/** A model that makes these calls ([name, arguments] or a name), and then answers with `then` and the texts that it has
+ *  read. */
 function calls(tools, then = 'done') {
   return async (request) => {
     if (request.messages.at(-1).role === 'user') {
@@ -27,11 +28,12 @@ async function oneTurn(runtime, model = saysHello, text = 'x', options = undefin
   return result;
 }
 
-/** Runs a function with a runtime, which is closed. The messages of the library are in its `logged`. */
+/** Runs a function with a runtime, and closes the runtime. `logged` has the messages of the library. */
 async function withRuntime(options, run) {
   if (typeof options === 'function') [options, run] = [{}, options];
   const logged = [];
-  if (process.env.TURNPHASE_TEST_THREADS) options = { pump: false, ...options }; // the library has threads of its own
+  if (process.env.TURNPHASE_TEST_THREADS) options = { pump: false, ...options }; // then the library has threads of its
+                                                                                 // own
   const runtime = await Runtime.open({ onLog: (record) => logged.push(record), ...options });
   try {
     return await run(runtime, logged);

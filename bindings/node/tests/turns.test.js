@@ -36,7 +36,7 @@ test('each event of the library can be asked for, and has its type', () =>
       names,
     );
     const kinds = new Set();
-    const events = names.filter((name) => name !== 'job'); // jobs are the runtime's
+    const events = names.filter((name) => name !== 'job'); // events of jobs belong to the runtime
     for await (const { kind } of runtime.session({ model: saysHello }).turn('x', { events })) kinds.add(kind);
     for (const kind of ['turn_begin', 'model_begin', 'model_end', 'turn_end']) assert.ok(kinds.has(kind), kind);
   }));
@@ -160,7 +160,7 @@ test('a request has messages, tools and parameters', () =>
     const model = (request) => {
       const { messages, tools, parameters, sessionId, turnId, system, files, tenant, attempt, answerSchema } =
         request;
-      assert.strictEqual(request.messages, messages); // made once
+      assert.strictEqual(request.messages, messages); // the member is made only once
       assert.ok(request.timeLeftMs > 0 && request.isOpen);
       seen = { messages, tools, parameters, sessionId, turnId, system, files, tenant, attempt, answerSchema };
       return 'a';
@@ -234,7 +234,7 @@ test('what is no model is refused', () =>
 
 /* ---- hooks ---- */
 
-/* [what the model reads, whether the tool ran] of a call with a guard. */
+/* Returns [the text that the model reads, whether the tool ran] for a call with a guard. */
 function guarded(guard, options = {}) {
   return withRuntime(async (runtime, logged) => {
     let ran = false;
@@ -252,7 +252,7 @@ test('verdicts decide', async () => {
   const [text, ran] = await guarded(async () => deny('not today'));
   assert.ok(!ran && text.includes('not today'), text);
   for (const verdict of [allow(), undefined, null]) assert.ok((await guarded(() => verdict))[1]);
-  assert.ok(!(await guarded(() => ask('sure?')))[1]); // there is nobody to ask
+  assert.ok(!(await guarded(() => ask('sure?')))[1]); // there is no channel for the question
   assert.ok(!(await guarded(() => failed('no')))[1]);
 });
 
@@ -337,7 +337,7 @@ test('a promise that never settles is timed out, and its late answer is discarde
   assert.deepStrictEqual([ran, aborted, open, answered], [false, true, false, true]);
   assert.ok(text.includes('did not answer') || text.includes('limit') || text.length > 0, text);
   assert.ok(!logged.some(({ message }) => message.includes('thrown')));
-  assert.throws(() => call.tool, { code: 'TP_ERR_USAGE' }); // its runtime was closed
+  assert.throws(() => call.tool, { code: 'TP_ERR_USAGE' }); // after its runtime was closed
 });
 
 test('a call cannot be read after its answer', () =>
@@ -446,7 +446,7 @@ test('what a hook cannot add is refused', async () => {
     }
     return allow();
   });
-  assert.ok(!ran); // an answer is taken whole or rejected whole
+  assert.ok(!ran); // an answer is taken as a whole or rejected as a whole
   assert.deepStrictEqual(refused, ['RangeError', 'TypeError', 'UsageError', 'RangeError', 'UsageError', 'TypeError']);
 });
 
@@ -524,7 +524,7 @@ test('patterns choose calls', () =>
 
 /* ---- tools ---- */
 
-/* What the model reads of a call. */
+/* Returns the text that the model reads of a call. */
 function read(run, given = {}, options = {}) {
   return withRuntime(async (runtime) => {
     runtime.tool('act', options, run);

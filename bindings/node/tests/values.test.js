@@ -142,7 +142,7 @@ test('what is no value is refused', () => {
     );
 });
 
-/* As zod 4.2 and others: https://standardschema.dev */
+/* A schema as zod 4.2 and others make it: https://standardschema.dev */
 const positive = (convert = (value) => value) => ({
   '~standard': {
     version: 1,

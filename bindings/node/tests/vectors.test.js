@@ -63,7 +63,7 @@ function modelOf(rows, requests) {
   };
 }
 
-/* What came of a vector, by the names of `expect`. */
+/* Plays a vector, and returns its results by the names of `expect`. */
 function play(vector) {
   const ran = [],
     requests = [],

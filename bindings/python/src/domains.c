@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * domains.c: the libraries over the core that this build has: stores, models, and what registers tools and hooks. */
+ * domains.c: the libraries over the core in this build: stores, models, and libraries that register tools and hooks. */
 #include <string.h>
 
 #include "bindings/python/src/core.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fields.c: structs of dicts, and dicts of structs, by the tables of bindings/fields.py. */
+ * fields.c: converts between structs and dicts, by the tables of bindings/fields.py. */
 #include <string.h>
 
 #include "bindings/python/src/core.h"
 
-/* The str of a name, interned and kept: so are the keys of a dict that Python code spells out. Borrowed; NULL with an
- * exception. */
+/* Returns the str of a name, which is interned and kept, as Python interns the keys in its own code. Borrowed; NULL
+ * with an exception. */
 static PyObject *name_of(void **names, size_t index, const char *name) {
   if (!names[index]) names[index] = PyUnicode_InternFromString(name);
   return names[index];
@@ -48,7 +48,7 @@ PyObject *tpy_name(const tpb_enum *table, int32_t number) {
 
 /* ---- reading ---- */
 
-/* Memory of a struct, which lives as long as the list. */
+/* Allocates memory for a struct, which lives as long as the list. */
 static void *keep_memory(size_t size, PyObject *keep) {
   PyObject *memory = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(size ? size : 1));
   if (!memory) return NULL;
@@ -70,7 +70,7 @@ static bool read_number(PyObject *object, const tpb_field *field, char *member) 
     PyErr_Format(PyExc_OverflowError, "%s has %d bits: %R does not fit", field->name, bits, object);
     return false;
   }
-  memcpy(member, is_signed ? (const void *)&number : (const void *)&size, field->size); /* little-endian */
+  memcpy(member, is_signed ? (const void *)&number : (const void *)&size, field->size); /* numbers are little-endian */
   return true;
 }
 
@@ -83,7 +83,7 @@ static bool read_enum(PyObject *object, const tpb_field *field, char *member) {
   return true;
 }
 
-/* A NUL inside would hide what follows it. */
+/* Reads a string. A NUL inside is refused, since it would hide what follows it. */
 static const char *read_string(PyObject *object) {
   Py_ssize_t size = 0;
   const char *data = PyUnicode_AsUTF8AndSize(object, &size);
@@ -162,7 +162,7 @@ static bool read_member(PyObject *object, const tpb_field *field, char *target, 
   return false;
 }
 
-/* Says in which member it happened; the exception keeps its type. */
+/* Adds the name of the member to an exception, which keeps its type. */
 static void name_member(const tpb_struct *table, const char *name) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -176,7 +176,7 @@ static void name_member(const tpb_struct *table, const char *name) {
   Py_XDECREF(trace);
 }
 
-/* Whether a value is text: of a call whose arguments could not be decoded. */
+/* Whether a value is text: in a call whose arguments could not be decoded. */
 static bool is_raw(PyObject *dict, const tpb_struct *table, const tpb_field *field) {
   if (field->kind != TPB_VALUE || field->count_offset < 0) return false;
   const tpb_field *flag = table->fields;
@@ -189,7 +189,7 @@ bool tpy_read(PyObject *dict, const tpb_struct *table, void *target, PyObject *k
   PyObject *key, *value;
   Py_ssize_t at = 0;
   memset(target, 0, table->size);
-  memcpy(target, &table->size, sizeof table->size); /* struct_size */
+  memcpy(target, &table->size, sizeof table->size); /* sets struct_size */
   if (!dict || dict == Py_None) return true;
   if (!PyDict_Check(dict)) {
     PyErr_Format(PyExc_TypeError, "%s is a dict, not %R", table->name + 3, (PyObject *)Py_TYPE(dict));
@@ -221,7 +221,7 @@ PyObject *tpy_show_list(const void *const *items, size_t count, const tpb_struct
   return list;
 }
 
-/* NULL without an exception: the member is zero, and is left out. */
+/* NULL without an exception means that the member is zero, and is left out. */
 static PyObject *show_member(const char *source, const tpb_field *field) {
   const char *member = source + field->offset;
   const void *data = NULL;
@@ -270,7 +270,7 @@ static PyObject *show_member(const char *source, const tpb_field *field) {
 PyObject *tpy_show(const void *source, const tpb_struct *table) {
   PyObject *dict = PyDict_New();
   size_t size;
-  memcpy(&size, source, sizeof size); /* struct_size: an older library has no more */
+  memcpy(&size, source, sizeof size); /* struct_size: an older library has fewer members */
   for (const tpb_field *field = table->fields; dict && field->name; field++) {
     if (field->offset + field->size > size) continue;
     PyObject *shown = show_member(source, field);

@@ -10,7 +10,7 @@ static PyObject *module_version(PyObject *self, PyObject *unused) {
   return PyUnicode_FromString(tp_version());
 }
 
-/* What the library makes of a value and JSON: for tests of the binding. */
+/* Returns a value after a conversion to the library and back, for tests of the binding. */
 static PyObject *module_round_trip(PyObject *self, PyObject *object) {
   PyObject *keep = PyList_New(0), *shown = NULL;
   tp_text value;
@@ -32,7 +32,7 @@ static PyObject *module_value(PyObject *self, PyObject *bytes) {
   return status == TP_OK ? tpy_object(value) : tpy_raise(status, &fault);
 }
 
-/* By their numbers, from 1. */
+/* The names of events by their numbers, from 1. */
 static PyObject *module_event_names(PyObject *self, PyObject *unused) {
   PyObject *names = PyList_New(0);
   (void)self, (void)unused;

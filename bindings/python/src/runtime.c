@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * runtime.c: Runtime and its handles: what Python registers and submits, and the work that it takes. */
+ * runtime.c: Runtime and its handles: the functions with which Python registers, submits, and takes work. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- forks ---- */
 
-static unsigned forks; /* written in the child of a fork, before any other code of it */
+static unsigned forks; /* written in the child of a fork, before its other code runs */
 
 static void count_fork(void) { forks++; }
 unsigned tpy_forks(void) {
@@ -35,7 +35,7 @@ void tpy_destroy(void *ctx) { (void)ctx; }
 
 static void *key_of(unsigned long long key) { return (void *)(uintptr_t)key; }
 
-/* None, or an exception of the status. */
+/* Returns None, or NULL with the exception of the status. */
 static PyObject *done(tp_status status, const tp_fault *fault) {
   if (status != TP_OK) return tpy_raise(status, fault);
   Py_RETURN_NONE;
@@ -171,7 +171,7 @@ static void free_runtime(tpy_runtime *self) {
   tp_inbox *inbox = self->inbox;
   self->runtime = NULL;
   self->inbox = NULL;
-  if (self->forks != tpy_forks()) return; /* the parent's */
+  if (self->forks != tpy_forks()) return; /* it belongs to the parent process */
   Py_BEGIN_ALLOW_THREADS tp_runtime_free(runtime);
   tp_inbox_free(inbox);
   Py_END_ALLOW_THREADS tpb_logs_free(self->logs);
@@ -260,7 +260,7 @@ static PyObject *runtime_drain(PyObject *self, PyObject *arguments) {
 
 /* ---- taking ---- */
 
-/* The exception of a status, as an object. */
+/* Makes the exception of a status, as an object. */
 static PyObject *raised(tp_status status, const tp_fault *fault) {
   PyObject *type, *error, *trace;
   tpy_raise(status, fault);
@@ -278,7 +278,7 @@ static PyObject *show_end(PyObject *self, const tp_work_end *end) {
       return tpy_show(end->drain, &tpb_tp_drain_report);
     case TP_END_AGENT: {
       if (end->agent->agent) return new_handle(self, TPY_AGENT, end->agent->agent);
-      if (end->agent->status == TP_OK) Py_RETURN_NONE; /* removed */
+      if (end->agent->status == TP_OK) Py_RETURN_NONE; /* an agent was removed */
       return raised(end->agent->status, end->agent->fault);
     }
     case TP_END_PHASE: {
@@ -311,7 +311,7 @@ static PyObject *show_event(const tp_event *event) {
   return shown;
 }
 
-/* (kind, key of what it is of, key of the turn, token or kind of the end, payload) */
+/* Makes (kind, key of the object, key of the turn, token or kind of the end, payload). */
 static PyObject *work_row(PyObject *self, const tpy_state *state, const tp_work *work) {
   PyObject *payload = NULL;
   void *turn = NULL;
@@ -355,10 +355,10 @@ static PyObject *runtime_take(PyObject *self, PyObject *arguments) {
     if (status != TP_OK || !work) break;
     PyObject *row = work_row(self, state, work);
     const bool is_kept = row && PyList_Append(list, row) == 0;
-    Py_XDECREF(row); /* of a call that is not kept the work is abandoned with it */
+    Py_XDECREF(row); /* a call that is not kept is abandoned with its Work */
     if (work->kind > TP_WORK_MODEL) (void)tp_work_release(work);
     if (!is_kept) {
-      PyErr_WriteUnraisable(self); /* without memory: this piece is lost, and the next ones are not */
+      PyErr_WriteUnraisable(self); /* without memory this piece of work is lost, but not the following ones */
       if (!row && work->kind <= TP_WORK_MODEL) (void)tp_token_abandon(work->token, NULL);
     }
   }
@@ -417,10 +417,10 @@ static PyObject *runtime_tool_remove(PyObject *self, PyObject *id) {
   return name ? done(tp_tool_remove(runtime, name, &fault), &fault) : NULL;
 }
 
-/* A model of an agent or a session: a handle, or a key, whose requests come to the inbox. */
+/* A model of an agent or a session: a handle, or a key, for which requests come to the inbox. */
 typedef struct model_given {
-  tp_model own;    /* of a key */
-  tp_model *model; /* NULL: none */
+  tp_model own;    /* the model of a key */
+  tp_model *model; /* NULL: no model */
   tpy_handle *handle;
 } model_given;
 
@@ -456,13 +456,13 @@ static PyObject *runtime_agent_add(PyObject *self, PyObject *arguments) {
     config.model = given.model;
     if (end) status = tp_agent_add_submit(runtime, &config, tp_end_of_agent, end, &fault);
     if (end && status != TP_OK) tp_end_free(end);
-    /* It is taken when the end comes with TP_OK; the package keeps the handle until then, and disowns it. */
+    /* The model is taken when the end comes with TP_OK; the package keeps the handle until then, and disowns it. */
   }
   Py_XDECREF(keep);
   return PyErr_Occurred() ? NULL : done(status, &fault);
 }
 
-/* Of a handle whose object the library has taken. */
+/* Clears a handle whose object the library has taken. */
 static PyObject *runtime_disown(PyObject *self, PyObject *handle) {
   if (tpy_handle_get((tpy_runtime *)self, handle, TPY_MODEL)) ((tpy_handle *)handle)->pointer = NULL;
   if (PyErr_Occurred()) return NULL;
@@ -497,7 +497,7 @@ static PyObject *runtime_session_open(PyObject *self, PyObject *arguments) {
     if (agent != Py_None) read.agent = tpy_handle_get((tpy_runtime *)self, agent, TPY_AGENT);
     read.model = given.model;
     if (!PyErr_Occurred()) status = tp_session_open(runtime, &read, &session, &fault);
-    if (session && given.handle) given.handle->pointer = NULL; /* taken */
+    if (session && given.handle) given.handle->pointer = NULL; /* the library has taken the model */
   }
   Py_XDECREF(keep);
   if (PyErr_Occurred()) return NULL;
@@ -558,7 +558,7 @@ static PyObject *runtime_cancel(PyObject *self, PyObject *handle) {
   Py_RETURN_NONE;
 }
 
-/* The calls of a list, each kept by `keep`. NULL with an exception. */
+/* Reads the calls of a list; `keep` keeps their memory. NULL with an exception. */
 static const tp_tool_call **read_calls(PyObject *list, PyObject *keep, size_t *ret_count) {
   const Py_ssize_t count = PyList_Size(list);
   PyObject *memory = count < 0 ? NULL : PyBytes_FromStringAndSize(NULL, (count + 1) * (Py_ssize_t)sizeof(void *));
@@ -576,7 +576,8 @@ static const tp_tool_call **read_calls(PyObject *list, PyObject *keep, size_t *r
   return calls;
 }
 
-/* turn_begin(session, request, key): a turn that the host drives. Its tools come with the end of the phase. */
+/* turn_begin(session, request, key): a turn that the host drives. It submits the phase that contributes the tools; its
+ * end comes with the key. */
 static PyObject *runtime_turn_begin(PyObject *self, PyObject *arguments) {
   PyObject *handle, *options, *keep, *begun = NULL;
   unsigned long long key;
@@ -604,7 +605,7 @@ static PyObject *runtime_turn_begin(PyObject *self, PyObject *arguments) {
   return begun;
 }
 
-/* tools_submit(turn, calls, key): after the end of what runs of the turn. */
+/* tools_submit(turn, calls, key): must follow the end of the turn's earlier operation. */
 static PyObject *runtime_tools_submit(PyObject *self, PyObject *arguments) {
   PyObject *handle, *list;
   unsigned long long key;
@@ -629,7 +630,7 @@ static PyObject *runtime_turn_cancel(PyObject *self, PyObject *handle) {
   Py_RETURN_NONE;
 }
 
-/* After the END of its calls was taken. */
+/* Must follow the END of its calls. */
 static PyObject *runtime_turn_end(PyObject *self, PyObject *handle) {
   tp_turn *turn = usable(self) ? tpy_handle_get((tpy_runtime *)self, handle, TPY_TURN) : NULL;
   if (!turn) return NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * value.c: objects of Python and values, both ways, and the exception of a fault. */
+ * value.c: converts between objects of Python and values, and makes the exception of a fault. */
 #include "bindings/python/src/core.h"
 
 enum { DEPTH_MAX = 32 };
@@ -119,7 +119,7 @@ static PyObject *container_object(tp_text value, bool is_map) {
   return made;
 }
 
-/* The depth is that of the value, which the library has bounded. */
+/* The recursion is bounded, since the library has bounded the depth of a value. */
 PyObject *tpy_object(tp_text value) {
   switch (tp_value_kind_of(value)) {
     case TP_VALUE_NULL:

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * work.c: Work: a call of a hook, a tool or a model that was taken from an inbox. It is read until it is answered,
- * once; one that is never answered is abandoned when Python collects it, so that what waits for it fails at once. */
+ * work.c: Work: a call of a hook, a tool or a model that was taken from an inbox. It can be read until it is answered,
+ * once. A call that is never answered is abandoned when Python collects the object, so that its turn does not wait
+ * until the limit. */
 #include "bindings/python/src/core.h"
 #include "bindings/python/fields.h"
 
 typedef struct tpy_work {
-  PyObject_HEAD const tp_work *work; /* NULL: answered */
+  PyObject_HEAD const tp_work *work; /* NULL: it was answered */
   tp_token token;
   tpy_runtime *runtime;
 } tpy_work;
@@ -30,7 +31,7 @@ static void work_dealloc(PyObject *object) {
   Py_DECREF(type);
 }
 
-/* The work, or NULL with an exception: it was answered, its runtime was closed, or it is of another kind. */
+/* Returns the work; NULL with an exception: it was answered, its runtime was closed, or it is of another kind. */
 static const tp_work *work_of(PyObject *object, tp_work_kind kind) {
   const tpy_work *self = (const tpy_work *)object;
   if (!self->work) PyErr_SetString(PyExc_RuntimeError, "the call was answered: it must be read before that");
@@ -92,7 +93,7 @@ static PyObject *work_agent_config(PyObject *self, void *unused) {
   return config.size ? tpy_object(config) : PyDict_New();
 }
 
-/* The work is over: nothing of it is read from now on. A late answer is no error: it is discarded (False). */
+/* Ends a work: nothing of it is read after this. A late answer is discarded, which is no error (False). */
 static PyObject *answered(PyObject *object, tp_status status, const tp_fault *fault) {
   if (status != TP_OK && status != TP_ERR_STALE) return tpy_raise(status, fault);
   ((tpy_work *)object)->work = NULL;
@@ -164,7 +165,7 @@ static PyObject *work_get(PyObject *self, PyObject *key) {
   if (tp_field_kind(field) == TP_FIELD_KIND_INT) return PyLong_FromLongLong(tp_call_int(work->call, field));
   const tp_text text = tp_call_text(work->call, field);
   bool is_text = tp_field_kind(field) != TP_FIELD_KIND_VALUE;
-  if (field == TP_FIELD_ARGUMENTS) /* text where the provider could not decode them */
+  if (field == TP_FIELD_ARGUMENTS) /* text, if the provider could not decode the arguments */
     is_text = tp_value_kind_of(text) != TP_VALUE_MAP || tp_value_check(text, NULL) != TP_OK;
   return is_text ? tpy_str(text) : tpy_object(text);
 }
@@ -184,7 +185,7 @@ static PyObject *work_policy(PyObject *self, PyObject *arguments) {
   return tpy_str(tp_call_policy(work->call, domain, key));
 }
 
-/* One field of a replacement; texts and values are kept by the list. */
+/* Reads one field of a replacement; the list keeps its texts and values. */
 static bool read_field(PyObject *key, PyObject *value, PyObject *keep, tp_field *field) {
   const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
   field->id = name ? field_of(name) : TP_FIELD_NONE;
@@ -231,7 +232,7 @@ static PyObject *work_emit(PyObject *self, PyObject *dict) {
 }
 
 typedef struct gathered {
-  PyObject *list; /* NULL: with an exception */
+  PyObject *list; /* NULL with an exception */
 } gathered;
 
 static bool gather_message(void *ctx, const tp_message *message) {

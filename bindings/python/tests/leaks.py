@@ -12,9 +12,9 @@ import sys
 from turnphase import Allow, Response, Runtime, ToolCall
 
 SESSIONS = 16
-# Of what is measured between the two ends of the run.
+# The most growth between the two ends of the run.
 OBJECTS_MAX, DESCRIPTORS_MAX, BYTES_A_TURN_MAX = 500, 0, 50
-MEMORY_NOISE = 12 << 20  # of the allocators
+MEMORY_NOISE = 12 << 20  # the noise of the allocators
 
 
 def measured():

@@ -8,7 +8,7 @@ import unittest
 import turnphase
 from turnphase import Response, ToolCall
 
-# TURNPHASE_TEST_THREADS: the library has threads of its own, also where the loop would do its work.
+# With TURNPHASE_TEST_THREADS the library has threads of its own, also where the loop would do its work.
 Runtime = turnphase.Runtime
 if os.environ.get('TURNPHASE_TEST_THREADS'):
     Runtime = functools.partial(turnphase.Runtime, pump=False)

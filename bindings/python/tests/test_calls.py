@@ -92,7 +92,7 @@ class Calls(AsyncTest):
         with self.assertRaises(asyncio.CancelledError):
             await task
         await self.ended.wait()
-        early = asyncio.ensure_future(self.kinds(ToolCall('hang')))  # before its tools have come
+        early = asyncio.ensure_future(self.kinds(ToolCall('hang')))  # cancelled before its tools have come
         await asyncio.sleep(0)
         early.cancel()
         with self.assertRaises(asyncio.CancelledError):
@@ -103,7 +103,7 @@ class Calls(AsyncTest):
     async def test_a_limit_of_the_turn(self):
         ((kind, _),) = await self.kinds(ToolCall('hang'), limit_ms=20)
         self.assertIn(kind, ('cancelled', 'timed_out'))
-        if self.begun.is_set():  # a slow machine is too late for it
+        if self.begun.is_set():  # on a slow machine the call may be cancelled before it begins
             await self.ended.wait()
 
     async def test_the_runtime_is_closed_meanwhile(self):

@@ -93,7 +93,7 @@ class Ends(AsyncTest):
         self.assertIsNone(gone())
 
     async def test_a_call_that_is_collected_fails_at_once(self):
-        """Python drops a coroutine that nothing can wake: what waits for it must not wait for its limit."""
+        """Python drops a coroutine that nothing can wake; its call must then fail at once, and not at its limit."""
         dropped = []
         async with Runtime() as runtime:
 
@@ -124,7 +124,7 @@ class Ends(AsyncTest):
         self.assertEqual({result.outcome for result in results}, {'completed'})
 
     async def test_the_loop_does_the_work_of_the_library(self):
-        """Without parts and a database there is no thread of the library; with an option of threads there are."""
+        """Without parts and a database the library has no threads; with an option about threads it has some."""
 
         def threads():
             names = (pathlib.Path(task, 'comm').read_text() for task in pathlib.Path('/proc/self/task').iterdir())
@@ -149,7 +149,7 @@ class Ends(AsyncTest):
             turnphase.Runtime(pump=True, engine_workers=1)
 
     async def test_deadlines_pass_in_the_loop(self):
-        """Nothing else comes at the moment at which a hook's time is over."""
+        """Nothing else happens at the moment at which the hook's limit passes."""
         async with turnphase.Runtime(pump=True) as runtime:
             late = asyncio.Event()
 

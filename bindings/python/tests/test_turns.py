@@ -136,7 +136,8 @@ class Models(AsyncTest):
         script = Script(['a'])
         async with Runtime() as runtime:
             self.assertEqual((await one_turn(runtime, script)).text, 'a')
-            self.assertEqual((await one_turn(runtime, script)).text, 'a')  # an options object makes a new one each time
+            self.assertEqual((await one_turn(runtime, script)).text, 'a')  # a Script object makes a new model for each
+                                                                           # session
             for wrong in (3.5, 'gpt', object()):
                 with self.assertRaises(TypeError):
                     runtime.session(model=wrong)
@@ -144,7 +145,7 @@ class Models(AsyncTest):
 
 class Guards(AsyncTest):
     async def denied(self, guard, limit_ms=None, **options):
-        """(what the model read of the call, whether the tool has run)"""
+        """Returns (the text that the model read of the call, whether the tool has run)."""
         ran = []
         async with Runtime() as runtime:
             runtime.guard('tool.pre', limit_ms=limit_ms, id='watch', **options)(guard)
@@ -215,7 +216,7 @@ class Guards(AsyncTest):
             try:
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
-                late.append((call.is_open, call.tool))  # it may be read until it is answered
+                late.append((call.is_open, call.tool))  # a call can be read until it is answered
                 woken.set()
             return Allow()
 
@@ -334,7 +335,7 @@ class Guards(AsyncTest):
             return Allow()
 
         text, ran = await self.denied(guard)
-        self.assertFalse(ran)  # an answer is taken whole or rejected whole
+        self.assertFalse(ran)  # an answer is taken as a whole or rejected as a whole
         self.assertEqual(refused, ['ValueError', 'TypeError', 'UsageError', 'KeyError', 'UsageError', 'TypeError'])
 
     async def test_registration_is_refused_with_its_place(self):
@@ -602,7 +603,7 @@ class Turns(AsyncTest):
         names = turnphase._core.event_names()
         self.assertEqual((names[0], names[19]), ('turn_begin', 'tool_progress'))
         async with Runtime() as runtime, runtime.session(model=says_hello) as session:
-            of_turns = [name for name in names if name != 'job']  # jobs are the runtime's
+            of_turns = [name for name in names if name != 'job']  # events of jobs belong to the runtime
             kinds = {event.kind async for event in session.turn('x', events=of_turns)}
         self.assertLessEqual({'turn_begin', 'model_begin', 'model_end', 'turn_end'}, kinds)
 
@@ -682,7 +683,7 @@ class Turns(AsyncTest):
 
         async def model(request):
             seen.append(('model', user.get()))
-            user.set('of the model')  # in a copy
+            user.set('of the model')  # in a copy of the context
             return Response(calls=[ToolCall('act'), ToolCall('act')]) if request.messages[-1].role == 'user' else 'x'
 
         async with Runtime() as runtime:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hooks, tools and models answer, and what turns report."""
+"""The answers of hooks, tools and models, and the reports of turns."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of its arguments: read when it is asked for."""
+        """The JSON Schema of its arguments, which is decoded when it is first read."""
         schema = self._schema
         if isinstance(schema, bytes):
             self._schema = schema = dict(_core.value(schema))
@@ -200,7 +200,7 @@ class Result(_Members):
     retry_ms: int = 0
 
     def check(self) -> Result:
-        """@return the result itself. @raises the exception of its code where the turn did not complete."""
+        """@return the result itself. @raises the exception of its code if the turn did not complete."""
         if self.outcome != 'completed':
             name, category = _NAMES.get(self.outcome, ('', _CATEGORIES.get(self.code // 100, '')))
             raise _errors.of(self.code, name, category, self.reason or self.outcome, self.subscription, self.phase)
@@ -318,7 +318,7 @@ def event_of(shown: dict[str, Any]) -> Event:
 
 
 def dict_of(answer: Any) -> dict[str, Any]:
-    """The dict of a dataclass for the library: what is empty is left out."""
+    """The dict of a dataclass for the library, without empty members."""
     return {name: value for name in answer.__slots__ if (value := getattr(answer, name))}
 
 

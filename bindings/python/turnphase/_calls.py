@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that come from the library: what a function of Python is given, and how what it returns or raises answers."""
+"""Calls that come from the library: the argument of a function of Python, and the answer that its result or exception
+becomes."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ _IDS = {
 }
 
 class _Work:
-    """A call, while it is not answered; after that its reading raises RuntimeError."""
+    """A call that is not answered yet; after its answer, reading it raises RuntimeError."""
 
     __slots__ = ('_work', '_runtime')
 
@@ -70,7 +71,7 @@ class _Work:
 
     @property
     def time_left_ms(self) -> int:
-        """Until its limit, after which its answer is discarded."""
+        """Milliseconds until its limit, after which its answer is discarded."""
         return self._work.time_left_ms
 
     @property
@@ -92,7 +93,7 @@ class _Work:
 
 
 class Call(_Work):
-    """A call of a hook. call['tool'] is a field of its payload, None where it is not there."""
+    """A call of a hook. call['tool'] is a field of its payload, None if it is missing."""
 
     __slots__ = ()
 
@@ -122,7 +123,7 @@ class Call(_Work):
 
     @property
     def arguments(self) -> Any:
-        """Of the tool: a dict; a str where the provider could not decode them."""
+        """The arguments of the tool: a dict; a str if the provider could not decode them."""
         return self._work.get('arguments')
 
     def payload(self) -> dict[str, Any]:
@@ -136,7 +137,7 @@ class Call(_Work):
         return self._work.policy(domain, key)
 
     def replace(self, **fields: Any) -> None:
-        """Replaces fields of the payload, in a phase that takes it, when this call succeeds."""
+        """Replaces fields of the payload, in a phase that allows it, when this call succeeds."""
         self._work.replace(fields)
 
     def emit(self, kind: str, **members: Any) -> None:
@@ -163,7 +164,7 @@ class Call(_Work):
 
 
 class ToolRun(_Work):
-    """A run of a tool: for a parameter of its function that has this type."""
+    """A run of a tool. The tool's function gets it in a parameter of this type."""
 
     __slots__ = ()
 
@@ -222,7 +223,7 @@ class Function:
     # ---- answers ----
 
     def complete(self, work: _core.Work, answer: Any) -> None:
-        """Answers a call. @raises for an answer that is none; then it is not answered."""
+        """Answers a call. @raises for a value that is no answer; then the call is not answered."""
         if self.kind == HANDLER:
             _complete_hook(work, answer, self.name)
         elif self.kind == TOOL:
@@ -234,7 +235,7 @@ class Function:
     def fail(self, work: _core.Work, error: BaseException) -> None:
         """Answers a call whose function has raised."""
         if not work.open:
-            pass  # a late one, or cancelled: its answer is discarded
+            pass  # the answer is late, or the call was cancelled: it is discarded
         elif not isinstance(error, (_errors.ToolError, _errors.ModelError, asyncio.CancelledError)):
             logger.warning('%s has raised %s', self.name, type(error).__name__, exc_info=error)
         words = f'{type(error).__name__}: {error}' if str(error) else type(error).__name__
@@ -302,7 +303,7 @@ def _complete_hook(work: _core.Work, answer: Any, name: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A value of dataclasses, TypedDicts and pydantic models."""
+    """Makes plain data of dataclasses, TypedDicts and pydantic models."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, 'model_dump'):
@@ -343,7 +344,7 @@ def _response(answer: Any, name: str) -> Response:
 
 
 async def _pieces(work: _core.Work, pieces: AsyncIterator[Any], name: str) -> Response:
-    """What a model yields: deltas at once, the rest in its response."""
+    """Passes on what a model yields: deltas at once, the rest in its response."""
     said: list[str] = []
     calls: list[ToolCall] = []
     last: Response | None = None

@@ -7,7 +7,7 @@ import builtins
 
 
 class Error(Exception):
-    """What the library refuses. `name` is the status ("TP_ERR_CYCLE"), `subject` the id of what is at fault."""
+    """An error of the library. `name` is the status ("TP_ERR_CYCLE"), `subject` the id of the object at fault."""
 
     category = ''
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries over the core, as options of a Runtime, and models of the library. Keywords are the members of the struct
-of each in the header that its docstring names."""
+"""Libraries over the core, as options of a Runtime, and models of the library. The keywords of each class are the
+members of the struct that its docstring names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Sqlite(_Options):
 
 
 class Domain(_Options):
-    """What registers hooks and tools of its own."""
+    """A library that registers hooks and tools of its own."""
 
     trusted: str | None = None
 
 
 class Memory(Domain):
-    """Long-term memory: tp_memory_options of turnphase/memory.h. Without a path it is gone with the runtime."""
+    """Long-term memory: tp_memory_options of turnphase/memory.h. Without a path it ends with the runtime."""
 
     kind = 'memory'
 
@@ -60,8 +60,8 @@ class Skills(Domain):
 class DeclaredHooks(Domain):
     """The hooks of a directory of YAML files: tp_hooks_options of turnphase/declared.h.
 
-    @param trusted  the hash of the content that the operator has reviewed (`turnphase hooks`), or "any": whatever is
-                    there. With another content the runtime is not made, and the exception has the hash.
+    @param trusted  the hash of the content that the operator has reviewed (`turnphase hooks`), or "any" for any
+                    content. With another content the runtime is not made, and the exception has the hash.
     """
 
     kind = 'hooks'
@@ -115,7 +115,7 @@ class Script(Model):
 
 
 class FunctionModel(Model):
-    """A function as a model, with what else the library has to know of it (tp_model of turnphase/model.h)."""
+    """A function as a model, with further data about it for the library (tp_model of turnphase/model.h)."""
 
     def __init__(self, function: Callable[..., Any], *, thread: bool | None = None, **options: Any) -> None:
         super().__init__(**options)

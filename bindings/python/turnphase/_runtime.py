@@ -30,8 +30,8 @@ from ._turn import EVENT_KINDS, Agent, Calls, End, Session
 logger = logging.getLogger('turnphase')
 F = TypeVar('F', bound=Callable[..., Any])
 
-_AT_ONCE = 64  # pieces of work between two looks at the loop
-# Options that count threads, which a runtime without threads does not take.
+_AT_ONCE = 64  # how many works are taken before the loop runs again
+# Options that count threads; a runtime without threads refuses them.
 _OF_THREADS = {
     'engine_workers',
     'no_engine_workers',
@@ -46,7 +46,7 @@ _live: weakref.WeakSet[Runtime] = weakref.WeakSet()
 
 @atexit.register
 def _free_all() -> None:
-    """The interpreter ends in mid-turn: turns are cancelled, and nothing of the library is left running."""
+    """Called when the interpreter ends during turns: turns are cancelled, and nothing of the library keeps running."""
     for runtime in list(_live):
         runtime._free()
 
@@ -57,10 +57,10 @@ class Runtime:
     Hooks and tools are registered before or inside `async with runtime:`, in which everything else happens.
 
     @param parts     Memory(), Files(), Skills(), DeclaredHooks(), Mcp().
-    @param database  Sqlite(path): where history, records and jobs are kept; None: in memory.
-    @param pump      whether the loop's thread does the work of the library, too. A turn costs less then; what blocks in
-                     the library blocks the loop. None: where there are no parts and no database, and no option that
-                     counts threads. False: the library has threads of its own.
+    @param database  Sqlite(path): the file of history, records and jobs; None: in memory.
+    @param pump      whether the loop's thread also does the work of the library. Then a turn costs less, but library
+                     code that blocks also blocks the loop. None: true if there are no parts, no database, and no option
+                     that counts threads. False: the library has threads of its own.
     @param options   members of tp_runtime_options (turnphase/runtime.h): turns_running_max, hook_limit_ms, …
     """
 
@@ -83,8 +83,8 @@ class Runtime:
         self._drain_ms = drain_ms
         self._question: Callable[[Question], Any] | None = None
         self._fds: tuple[int, ...] = (-1, -1)
-        # Of a runtime without threads: whether it is one, its next pump without a look at the descriptor, and that at
-        # its next deadline.
+        # For a runtime without threads: whether it is one; its next pump, without waiting for the descriptor; and the
+        # pump at its next deadline.
         self._pumps = False
         self._pump_due: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -128,7 +128,7 @@ class Runtime:
     async def close(self, drain_ms: int | None = None) -> None:
         """Refuses new turns, lets running ones end, cancels the rest, closes sessions, and frees the runtime.
 
-        @param drain_ms  how long running turns may take; None: what the runtime was made with.
+        @param drain_ms  how long running turns may last, in ms; None: as the runtime was made.
         """
         if self._is_closed:
             return
@@ -157,7 +157,7 @@ class Runtime:
         self._is_closed = True
         try:
             self._core.free()
-        except RuntimeError:  # another thread of the host is in a call: it ends with the process
+        except RuntimeError:  # another thread of the host is in a call: the runtime ends with the process
             logger.error('the runtime is in use by another thread, and was not freed')
 
     def _loop_core(self) -> _core.Runtime:
@@ -188,13 +188,13 @@ class Runtime:
             logger.log(_LEVELS.get(record['level'], logging.INFO), '%s', record['message'], extra=extra)
 
     def _pump_soon(self) -> None:
-        """Pumps after the tasks that are ready now: what they answer needs no other round of the loop."""
+        """Pumps after the tasks that are ready now, so that their answers need no further round of the loop."""
         if self._pumps and self._pump_due is None:
             assert self._loop is not None
             self._pump_due = self._loop.call_soon(self._pump_now)
 
     def _pump(self) -> None:
-        """Runs what is ready of a runtime without threads, and comes again at its next deadline."""
+        """Runs what is ready of a runtime without threads, and schedules the next run for its next deadline."""
         if self._is_closed:
             return
         wait_ms = self._core.pump(_AT_ONCE)
@@ -217,7 +217,7 @@ class Runtime:
         self._pump()
 
     def _ready(self) -> bool:
-        """Begins what the inbox has. @return whether it had something."""
+        """Begins the work in the inbox. @return whether there was any."""
         kept = self._kept
         works = self._core.take(_AT_ONCE)
         for kind, key, turn, number, payload in works:
@@ -233,7 +233,7 @@ class Runtime:
                 kept.pop(key)._ended(payload)
             elif kind == CANCEL:
                 task = self._tasks.get(number)
-                if task is not None and task.cancel():  # it may be cancelled before it has run once
+                if task is not None and task.cancel():  # the task may be cancelled before it has run
                     task.add_done_callback(functools.partial(self._drop_task, number))
             elif kind == DESTROY:
                 kept.pop(key, None)
@@ -264,7 +264,8 @@ class Runtime:
     # ---- questions ----
 
     def on_question(self, function: F) -> F:
-        """The function that puts a question to a person and returns a Decision. The runtime is made with asks=True."""
+        """Registers the function that puts a question to a person and returns a Decision. The runtime must be made with
+        asks=True."""
         self._question = function
         return function
 
@@ -324,9 +325,9 @@ class Runtime:
     ) -> Callable[[F], F]:
         """Registers a function as a hook of a phase.
 
-        @param failure  what follows when it raises or exceeds its limit: "required" (the phase fails, a guard denies),
-                        "best_effort", or None: the phase's.
-        @param tools, agents, modes  patterns: it runs only for tools, agents and modes that fit one of them.
+        @param failure  what follows when the function raises or exceeds its limit: "required" (the phase fails, a guard
+                        denies), "best_effort", or None: the phase's.
+        @param tools, agents, modes  patterns: the hook runs only for tools, agents and modes that fit one of them.
         @param after, before, needs  ids of other hooks of the phase.
         @param options  members of tp_hook (turnphase/runtime.h): execution, priority, attempts, …
         """
@@ -427,7 +428,7 @@ class Runtime:
         self._core.tool_remove(name)
 
     def _model(self, model: Any) -> tuple[Any, dict[str, Any] | None]:
-        """(handle or key, options) of a model that is given."""
+        """Returns (handle or key, options) of a given model."""
         if model is None:
             return None, None
         if isinstance(model, (_options.OpenAI, _options.Script)):
@@ -438,7 +439,7 @@ class Runtime:
             model = _options.FunctionModel(model)
         name = model.options.get('name') or name_of(model.function) or 'model'
         function = Function(model.function, MODEL, name, model.thread)
-        function.options = {'name': name, **model.options}  # the library reads its texts until it destroys the model
+        function.options = {'name': name, **model.options}  # the library reads these texts until it destroys the model
         return self._keep(function), function.options
 
     # ---- agents, sessions, turns ----

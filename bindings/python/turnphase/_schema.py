@@ -2,8 +2,8 @@
 """The JSON Schema of a tool, made from the signature of its function, and arguments of its types, made from JSON.
 
 Types: str, int, float, bool, None, Any, list[T], tuple[T, ...], set[T], dict[str, T], Literal, Enum, Optional and
-unions, dataclasses, TypedDict, and pydantic models where pydantic is there. Annotated[T, "text"] describes a parameter.
-What has no schema is refused when the tool is registered, with the parameter's name.
+unions, dataclasses, TypedDict, and pydantic models if pydantic is installed. Annotated[T, "text"] describes a
+parameter. A type without a schema is refused when the tool is registered; the error names the parameter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _is_pydantic(hint: Any) -> bool:
 
 
 def _inlined(schema: Any, definitions: Schema, where: str) -> Any:
-    """A schema without $ref: the library's subset has none."""
+    """Returns a schema without $ref, which the library's subset does not have."""
     if isinstance(schema, list):
         return [_inlined(item, definitions, where) for item in schema]
     if not isinstance(schema, dict):
@@ -47,7 +47,7 @@ def _inlined(schema: Any, definitions: Schema, where: str) -> Any:
 
 
 def _object(members: dict[str, tuple[Any, bool, Any]], where: str) -> tuple[Schema, dict[str, Build]]:
-    """The schema of an object of members: name -> (type, required, default)."""
+    """Makes the schema of an object with these members: name -> (type, required, default)."""
     properties: Schema = {}
     builds: dict[str, Build] = {}
     for name, (hint, required, default) in members.items():
@@ -115,7 +115,7 @@ def _of_union(kinds: tuple[Any, ...], where: str) -> tuple[Schema, Build]:
 
 
 def accepts(hint: Any, value: Any) -> bool:
-    """Whether a value of JSON is of a member of a union. The library has checked the whole against the schema."""
+    """Whether a value of JSON fits a member of a union. The library has checked the whole value against the schema."""
     while typing.get_origin(hint) is typing.Annotated:
         hint = typing.get_args(hint)[0]
     origin = typing.get_origin(hint) or hint
@@ -146,7 +146,7 @@ def accepts(hint: Any, value: Any) -> bool:
 
 
 def of(hint: Any, where: str = 'the type') -> tuple[Schema, Build]:
-    """(schema, function that makes an object of the type from a value that the schema accepted)."""
+    """Returns (schema, function that makes an object of the type from a value that the schema accepted)."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or hint is inspect.Parameter.empty:
         return {}, _same
@@ -193,7 +193,7 @@ def of(hint: Any, where: str = 'the type') -> tuple[Schema, Build]:
 
 @dataclasses.dataclass(slots=True)
 class Signature:
-    """Of a tool's function."""
+    """The signature of a tool's function."""
 
     schema: Schema
     description: str

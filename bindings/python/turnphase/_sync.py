@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The synchronous face: the same runtime in a loop of its own, which runs while one of these functions does."""
+"""The synchronous API: the same runtime in a loop of its own, which runs only inside these functions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class SyncSession:
         return result
 
     def stream(self, text: str, *, events: Sequence[str] = (), **options: Any) -> Iterator[Event]:
-        """Runs a turn, and yields its events. The turn goes on only while the next one is waited for."""
+        """Runs a turn, and yields its events. The turn makes progress only while the caller waits for the next
+        event."""
         runner = self._runtime._runner
         if runner is None:
             raise _errors.UsageError('use the runtime inside `with runtime:`')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns, and what else is submitted and ends once; and the sessions that turns belong to."""
+"""Turns and other operations that are submitted and end once; and the sessions of turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ._runtime import Runtime
 
 EVENT_KINDS = {name: number for number, name in enumerate(_core.event_names(), 1)}
-# What `async for` yields where a turn names no kinds.
+# The events that `async for` yields when a turn names no kinds.
 DEFAULT_EVENTS = (
     'turn_begin',
     'model_begin',
@@ -54,7 +54,7 @@ class Turn:
         '_lost',
         '__weakref__',
     )
-    EVENTS_MAX = 65536  # that wait for a slow consumer; then they are counted: the event `lost`
+    EVENTS_MAX = 65536  # how many events wait for a slow consumer; further ones are only counted, in the event `lost`
 
     def __init__(
         self, session: Session, request: dict[str, Any], kinds: Sequence[str], around: _core.Work | None = None
@@ -169,7 +169,7 @@ class Turn:
             self._listen_end(listener)
 
     async def deltas(self) -> AsyncIterator[str]:
-        """The pieces of what the model says."""
+        """The pieces of the model's answer."""
         self._kinds = ('model_delta',)
         async for event in self:
             yield event.text
@@ -192,7 +192,7 @@ class Turn:
 
 
 class End:
-    """The end of something else that was submitted."""
+    """The end of another submitted operation."""
 
     __slots__ = ('future',)
 
@@ -209,7 +209,7 @@ class End:
 
 
 class Calls:
-    """A turn of which only tool calls run. Its tools come first: the end of that phase."""
+    """A turn of which only tool calls run. First the phase that contributes its tools is run."""
 
     __slots__ = ('runtime', 'calls', 'future', 'context', 'turn', 'key')
 
@@ -230,7 +230,7 @@ class Calls:
             self._end(lambda future: future.set_result([_answers.made(ToolResult, result) for result in shown]))
         elif isinstance(shown, BaseException):
             self._end(lambda future: future.set_exception(shown))
-        elif self.future.done():  # cancelled meanwhile: nothing runs
+        elif self.future.done():  # cancelled meanwhile, so nothing runs
             self._end(None)
         else:
             try:
@@ -278,9 +278,9 @@ class Session:
         return Turn(self, {'text': text, **options}, events)
 
     async def call_tools(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
-        """Runs tool calls of a model that something else asks: all at the same time, each through its gates, and with
-        tool.post, events and records, as those of one response. No other phase is run, and nothing enters the history.
-        Several may run at once in a session. Cancelling the task that waits for them cancels them.
+        """Runs tool calls of a model that another program asks. They run at the same time, each through its gates, and
+        with tool.post, events and records, as the calls of one response do. No other phase is run, and nothing enters
+        the history. Several may run at once in a session. Cancelling the task that waits for them cancels them.
 
         @param options  members of tp_turn_request (turnphase/turn.h): id, mode, limit_ms, …
         @return the result of each call, in their order.

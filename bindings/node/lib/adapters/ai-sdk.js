@@ -5,7 +5,7 @@
 const { Gate, anyOf, isAsyncIterable } = require('./gate.js');
 const { HookError } = require('../errors.js');
 
-/* The last of what a tool yields: preliminary results are not shown. */
+/* Returns the last value that a tool yields: preliminary results are not used. */
 async function lastOf(given) {
   if (!isAsyncIterable(given)) return given;
   let last;

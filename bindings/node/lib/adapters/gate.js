@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the adapters share: a tool call of another framework as a tool call of a session. */
+/* Shared code of the adapters: a tool call of another framework becomes a tool call of a session. */
 'use strict';
 
 const { AsyncLocalStorage } = require('node:async_hooks');
@@ -9,16 +9,16 @@ const { ToolError, CanceledError } = require('../errors.js');
 const { Session } = require('../runtime.js');
 
 const current = new AsyncLocalStorage();
-const forwarded = new WeakMap(); // names of tools that a runtime forwards
+const forwarded = new WeakMap(); // the names of the tools that a runtime forwards
 
-/** What hooks and records see of a value. */
+/** The answer that hooks and records see for a value. */
 const answerOf = (value) => answer({ text: typeof value === 'string' ? value : (JSON.stringify(value) ?? '') });
 
 const isAsyncIterable = (value) => typeof value?.[Symbol.asyncIterator] === 'function';
 
 /* A call, with what the framework's own function has returned or thrown. */
 class Call {
-  told; // the text that the library was answered; undefined: the function has not ended
+  told; // the text with which the library was answered; undefined: the function has not ended
 
   constructor(run, shown) {
     this.run = run;
@@ -46,7 +46,7 @@ function forward(given, run) {
   return call.answer(given, run.signal);
 }
 
-/** The way of a framework's tool calls through a session. options: members of tp_tool of every tool of it. */
+/** Runs a framework's tool calls through a session. options: members of tp_tool for each of its tools. */
 class Gate {
   #session;
   #options;
@@ -63,13 +63,14 @@ class Gate {
     forwarded.set(runtime, names);
     if (names.has(name)) return;
     const description = 'a tool of another framework';
-    runtime.tool(name, { description, schema: { type: 'object' }, ...this.#options }, forward); // it checks arguments
+    runtime.tool(name, { description, schema: { type: 'object' }, ...this.#options }, forward); // the framework checks
+                                                                                                // arguments itself
     names.add(name);
   }
 
   /** Runs a call through its gates. given: its arguments, an object, or a string that is no JSON object;
-   *  run(left, signal): the framework's own function, with the arguments as hooks have left them and a signal that is
-   *  aborted when the answer is not wanted any more.
+   *  run(left, signal): the framework's own function, with the arguments as hooks have left them, and a signal that is
+   *  aborted when the answer is no longer wanted.
    *  @return {value} as the function returned it, or {text, isError}: a denial, a limit, or what a hook left of the
    *          answer. Throws what the function threw, unless a hook has replaced its words. */
   async call(name, given, run, { id, signal, shown = answerOf } = {}) {

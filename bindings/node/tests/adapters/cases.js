@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What every adapter does, played against the real framework. A test of one framework says how it runs an agent. */
+/* Tests that every adapter must pass, played against the real framework. The test of a framework provides a function
+ * that runs an agent. */
 'use strict';
 
 const assert = require('node:assert');
@@ -18,7 +19,7 @@ function event() {
   return { promise, set };
 }
 
-/* Functions of a framework, (given, signal), and what has become of them. */
+/* Tools for a framework, as functions (given, signal), and what has happened to them. */
 function toolsOf() {
   const ran = [],
     begun = event(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* examples/node/server.mjs with Hono, as a program of its own, and fetch(). */
+/* Runs examples/node/server.mjs with Hono, as a program of its own, and talks to it with fetch(). */
 'use strict';
 
 const assert = require('node:assert');
@@ -80,7 +80,7 @@ test('Hono: a server of turns', () =>
       const events = eventsOf(await turn(text, leave.signal));
       assert.strictEqual((await events.next()).value[0], first);
       leave.abort();
-      await idle(); // long before 2,000 words have been said
+      await idle(); // long before the 2,000 words are sent
     }
     assert.strictEqual((await all(await turn('again'))).at(-1)[1].outcome, 'completed');
     assert.strictEqual((await post('/turns', { session: 1 })).status, 422);

@@ -144,7 +144,8 @@ def cases(run):
             texts = await self.play(('hang', 'a'), ('look', 'b'), limit_ms=40)
             self.assertIn('the tool did not answer in time', texts[0])
             self.assertEqual(texts[1], 'seen b')
-            while self.tools.begun.is_set() and not self.tools.cancelled:  # a slow machine is too late to begin it
+            while self.tools.begun.is_set() and not self.tools.cancelled:  # on a slow machine the call may be cancelled
+                                                                           # before it begins
                 await asyncio.sleep(0)
 
         async def test_a_run_that_is_cancelled(self):

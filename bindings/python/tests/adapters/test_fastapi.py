@@ -78,7 +78,7 @@ class Server(unittest.IsolatedAsyncioTestCase):
         async with self.turn(client, 'word ' * 2000) as response:
             self.assertEqual((await anext(events(response)))[0], 'delta')
         self.assertEqual(await asyncio.wait_for(outcomes.get(), 60), 'cancelled')
-        async with self.turn(client, 'mail bob') as response:  # while its question is open
+        async with self.turn(client, 'mail bob') as response:  # the client leaves while its question is open
             self.assertEqual((await anext(events(response)))[0], 'question')
         self.assertEqual(await asyncio.wait_for(outcomes.get(), 60), 'cancelled')
         while server.turns or server.questions:

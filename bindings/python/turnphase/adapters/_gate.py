@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the adapters share: a tool call of another framework as a tool call of a session."""
+"""Shared code of the adapters: a tool call of another framework becomes a tool call of a session."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .._turn import Session
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """What the framework's model gets of a call: `value`, as the framework's function returned it, or where `text` is
-    not None, that text: a denial, a time that was up, or what a hook left of the answer."""
+    """The result of a call for the framework's model: `value`, as the framework's function returned it; or `text`, if
+    that is not None: a denial, a passed limit, or the answer as a hook left it."""
 
     value: Any
     text: str | None = None
@@ -27,7 +27,7 @@ class Outcome:
 
 
 def answer_of(value: Any) -> Answer:
-    """What hooks and records see of a value."""
+    """The answer that hooks and records see for a value."""
     if isinstance(value, str):
         return Answer(value)
     text = '' if value is None else json.dumps(plain(value), ensure_ascii=False, default=str)
@@ -41,7 +41,7 @@ class _Call:
         self.run, self.shown = run, shown
         self.value: Any = None
         self.error: Exception | None = None
-        self.told: str | None = None  # what the library was answered; None: the function has not ended
+        self.told: str | None = None  # the text with which the library was answered; None: the function has not ended
 
     async def answer(self, arguments: dict[str, Any]) -> Answer:
         try:
@@ -66,9 +66,9 @@ async def _forward(run: ToolRun) -> Answer:
 
 
 class Gate:
-    """The way of a framework's tool calls through a session.
+    """Runs a framework's tool calls through a session.
 
-    @param options  members of tp_tool (turnphase/tool.h) of every tool that goes through: limit_ms, max_concurrent, …
+    @param options  members of tp_tool (turnphase/tool.h) for each of its tools: limit_ms, max_concurrent, …
     """
 
     def __init__(self, session: Session, options: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ class Gate:
     def _register(self, name: str) -> None:
         names = _forwarded.setdefault(self.session.runtime, set())
         if name not in names:
-            options = {'schema': {'type': 'object'}, **self.options}  # the framework checks the arguments
+            options = {'schema': {'type': 'object'}, **self.options}  # the framework checks the arguments itself
             self.session.runtime.tool(name=name, description='a tool of another framework', **options)(_forward)
             names.add(name)
 
@@ -95,7 +95,8 @@ class Gate:
 
         @param arguments  of the call: a dict, or a str that is no JSON object.
         @param run        the framework's own function; gets the arguments as hooks have left them.
-        @raises what `run` raised, unless a hook has replaced its words; CanceledError where the runtime has ended it.
+        @raises what `run` raised, unless a hook has replaced its message; CanceledError if the runtime has cancelled
+        it.
         """
         self._register(name)
         call = _Call(run, shown)

@@ -20,7 +20,7 @@ from ._gate import Gate, answer_of
 
 def _answer_of(value: Any) -> Answer:
     if not isinstance(value, ToolMessage):
-        return answer_of(str(value))  # a Command
+        return answer_of(str(value))  # a Command has only a text for the library
     return Answer(answer_of(value.content).text, is_error=value.status == 'error')
 
 
@@ -28,9 +28,9 @@ def guarded(session: Session, **options: Any) -> dict[str, Any]:
     """The arguments wrap_tool_call and awrap_tool_call of a ToolNode (or of a middleware of langchain's create_agent),
     with which its calls go through the hooks of a session's runtime.
 
-    A call that a hook denies has a ToolMessage with the denial and the status "error". Graphs run by ainvoke() and
-    astream(): without a loop the call is refused. An interrupt passes as it does without hooks; a hook's call is over
-    then, and its run comes again when the graph goes on.
+    A call that a hook denies has a ToolMessage with the denial and the status "error". Run graphs with ainvoke() and
+    astream(): without a loop a call is refused. An interrupt works as it does without hooks: the call ends, and runs
+    again when the graph goes on.
 
     @param options  members of tp_tool (turnphase/tool.h) of each tool: limit_ms (0: two minutes), max_concurrent, …
     """

@@ -21,8 +21,8 @@ from ._gate import Gate
 def guarded(session: Session, tools: Iterable[Tool], **options: Any) -> list[Tool]:
     """Copies of function tools, whose calls go through the hooks of a session's runtime.
 
-    A call that a hook denies has the denial as its output. What the SDK's own error function makes of an exception is
-    an output, too: such a call counts as ok in the records.
+    A call that a hook denies has the denial as its output. The text that the SDK's own error function makes of an
+    exception is an output, too, so such a call counts as ok in the records.
 
     @param options  members of tp_tool (turnphase/tool.h) of each: limit_ms (0: two minutes), max_concurrent, …
     @raises TypeError for a tool that the provider runs, such as web search: no hook can be in front of it.
@@ -51,7 +51,7 @@ def _guarded(gate: Gate, tool: Tool) -> FunctionTool:
 
 
 def _object(text: str) -> Any:
-    """The arguments of a call; a str as it is where it holds no JSON object."""
+    """Returns the arguments of a call; the str itself if it holds no JSON object."""
     try:
         given = json.loads(text or '{}')
     except ValueError:

@@ -27,7 +27,7 @@ def _answer_of(value: Any) -> Answer:
 
 @dataclasses.dataclass
 class Guarded(WrapperToolset[Any]):
-    """What guarded() makes."""
+    """The toolset that guarded() makes."""
 
     gate: Gate
 
@@ -51,9 +51,9 @@ class Guarded(WrapperToolset[Any]):
 def guarded(session: Session, toolset: AbstractToolset[Any], **options: Any) -> Guarded:
     """A toolset whose calls go through the hooks of a session's runtime.
 
-    A call that a hook denies has failed for the model, with the denial (ToolFailed), and it is not asked to try again.
-    Hooks see the arguments that pydantic has validated, as JSON; what a hook leaves of them is validated again. Output
-    tools and the tools of a provider are not in a toolset: no hook is in front of them.
+    For the model, a call that a hook denies has failed with the denial (ToolFailed), and the model is not asked to try
+    again. Hooks see the arguments that pydantic has validated, as JSON; arguments that a hook has changed are validated
+    again. Output tools and the tools of a provider are not in a toolset: no hook is in front of them.
 
     @param options  members of tp_tool (turnphase/tool.h) of each tool: limit_ms (0: two minutes), max_concurrent, …
     """
