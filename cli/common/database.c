@@ -21,12 +21,19 @@ static bool has_password(const char *data) {
 int cli_database_check(const cli_command *command, const cli_arguments *arguments) {
   bool given = cli_database_is(arguments->data);
   bool has_directory = command->operand && strstr(command->operand, "DIR");
+  bool has_data = command->operand && strstr(command->operand, "ACTION DATA"); /* and texts after it */
   const char *operand = NULL;
-  for (size_t i = 0; has_directory && i < arguments->operand_count; i++)
-    if (cli_database_is(arguments->operands[i])) operand = arguments->operands[i];
+  for (size_t i = 0; i < arguments->operand_count; i++)
+    if ((has_directory || (has_data && i == 1)) && cli_database_is(arguments->operands[i]))
+      operand = arguments->operands[i];
   if (!given && !operand) return CLI_OK;
   if (!command->takes_database) {
-    cli_error("%s cannot use a database yet, only a directory", command->name);
+    if (command->id == CLI_STORE)
+      cli_error(
+          "store is for the file of a data directory. For a database: `turnphase forget --before` deletes what is old, "
+          "`turnphase sessions list` counts, and tools of PostgreSQL do the rest (VACUUM, pg_amcheck): see "
+          "docs/postgres.md");
+    else cli_error("%s cannot use a database yet, only a directory", command->name);
     return CLI_USAGE;
   }
   if (has_password(operand ? operand : arguments->data)) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/common/data.h"
+#include "cli/common/database.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/map.h"
 #include "cli/common/message.h"
@@ -78,7 +79,7 @@ static int add_server(tp_runtime *runtime, const cli_arguments *arguments, cli_a
   snprintf(name, sizeof name, "%.*s", (int)(equals - word), word);
   tp_mcp_options options = {.struct_size = sizeof options,
                             .name = name,
-                            .pins = arguments->data,
+                            .pins = cli_database_is(arguments->data) ? NULL : arguments->data,
                             .changed = (tp_mcp_changed)arguments->mcp_changed,
                             .ask = person ? cli_form_put : NULL,
                             .ask_ctx = person,
@@ -103,7 +104,7 @@ static int add_config(tp_runtime *runtime, const cli_arguments *arguments, cli_a
                                 .path = path,
                                 .on_note = print_note,
                                 .on_note_ctx = (void *)(uintptr_t)path,
-                                .pins = arguments->data,
+                                .pins = cli_database_is(arguments->data) ? NULL : arguments->data,
                                 .changed = (tp_mcp_changed)arguments->mcp_changed,
                                 .ask = person ? cli_form_put : NULL,
                                 .ask_ctx = person,
@@ -136,9 +137,23 @@ static int open_sampling(const cli_arguments *arguments) {
   return cli_sampling_model_open(arguments);
 }
 
+/* Pins are files: nothing is pinned in a database. */
+static int check_pins(const cli_arguments *arguments) {
+  if (!cli_database_is(arguments->data) || !has_servers(arguments)) return CLI_OK;
+  if ((tp_mcp_changed)arguments->mcp_changed != TP_MCP_CHANGED_ASK) {
+    cli_error("--mcp-changed needs pins, which are files: give --data a directory, or name one in a profile (pins)");
+    return CLI_USAGE;
+  }
+  cli_error(
+      "warning: a database keeps no pins of MCP servers: nothing notices that their tools have changed; a profile may "
+      "name a directory (pins)");
+  return CLI_OK;
+}
+
 int cli_mcp_add(tp_runtime *runtime, const cli_arguments *arguments, cli_ask *person) {
   int status = open_sampling(arguments);
   uint32_t defer = 0;
+  if (status == CLI_OK) status = check_pins(arguments);
   if (status != CLI_OK) return status;
   if (arguments->mcp_defer > 0 && !has_servers(arguments)) {
     cli_error("--mcp-defer is for the tools of --mcp NAME=COMMAND and --mcp-config FILE");
@@ -289,6 +304,10 @@ static int check_servers(const cli_arguments *arguments, cli_output *output) {
 static int pin_server(const cli_arguments *arguments, cli_output *output) {
   if (!arguments->data || !arguments->operands[1]) {
     cli_error("mcp pin: name one server, and the --data DIR that has its pins");
+    return CLI_USAGE;
+  }
+  if (cli_database_is(arguments->data)) {
+    cli_error("mcp pin: pins are files: name a data directory, not a database");
     return CLI_USAGE;
   }
   char name[80];

@@ -9,19 +9,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "cli/common/data.h"
 #include "cli/common/exit_status.h"
 #include "cli/common/listen.h"
 #include "cli/common/message.h"
-#include "cli/inspect/forget.h"
 #include "cli/common/quantity.h"
 #include "cli/mcp/mcp.h"
 #include "cli/run/host.h"
+#include "cli/run/place.h"
+#include "cli/run/questions.h"
 #include "support/bytes.h"
 #ifdef CLI_WITH_MCP
 #include "turnphase/mcp_server.h"
 #include "turnphase/skills.h"
-#include "turnphase/sqlite.h"
 
 enum { DRAIN_LIMIT_MS = 10000 };
 
@@ -30,8 +29,9 @@ typedef struct serving {
   tp_runtime *runtime;
   tp_mcp_server *server;
   tp_store *store;
-  tp_sqlite_questions *questions;
-  char *store_path, *memory_path, *address;
+  cli_questions questions;
+  cli_place place;
+  char *address;
   cli_keys keys;
   cli_signals signals;
   int end_fd;
@@ -158,32 +158,21 @@ static int check(cli_arguments *a) {
     return refuse("--ask client is for turnphase serve: here clients that show forms are always asked");
   if (a->keeps_questions && !a->data) return refuse("--ask data needs --data DIR: that is where questions wait");
   if (a->ask_wait_s && !a->keeps_questions) return refuse("--ask-wait is for --ask data");
-  return check_exposed(a);
+  int status = check_exposed(a);
+  if (status == CLI_OK && !a->no_memory && cli_database_is(a->data))
+    return refuse("--expose memory needs a data directory: a database keeps no memory");
+  return status;
 }
 
 /* ---- start ---- */
 
 static int open_data(serving *s) {
   const cli_arguments *a = s->arguments;
-  if (!a->data) return CLI_OK;
-  int status = cli_data_make(a->data);
-  if (status == CLI_OK) status = cli_forget_finish(a->data);
-  if (status != CLI_OK) return status;
-  tp_fault fault = {0};
-  s->store_path = cli_data_path(a->data, "turnphase.db");
-  s->memory_path = cli_data_path(a->data, "memory.db");
-  const tp_sqlite_store_options options = {.struct_size = sizeof options,
-                                           .path = s->store_path,
-                                           .log = cli_log,
-                                           .log_ctx = (void *)(uintptr_t)a,
-                                           .content_hashes = 1};
-  tp_status opened = tp_sqlite_store_open(&options, &s->store, &fault);
-  if (opened != TP_OK) return cli_fault(s->store_path, opened, &fault);
-  if (!a->keeps_questions) return CLI_OK;
-  const tp_sqlite_questions_options channel = {
-      .struct_size = sizeof channel, .path = s->store_path, .log = cli_log, .log_ctx = (void *)(uintptr_t)a};
-  opened = tp_sqlite_questions_open(&channel, &s->questions, &fault);
-  return opened == TP_OK ? CLI_OK : cli_fault(s->store_path, opened, &fault);
+  int status = cli_place_open(a, &s->place, &s->store);
+  if (status != CLI_OK || !a->data) return status;
+  if (s->place.database)
+    cli_error("warning: a database keeps no forms: a question that a client's form asks ends with this process");
+  return cli_questions_open(&s->questions, s->place.store_path, s->place.database, a);
 }
 
 static void note_end(void *ctx) {
@@ -211,13 +200,13 @@ static int start_server(serving *s, uint32_t port, tp_text skills) {
                                          .keys_required = a->keys != NULL,
                                          .keys = s->keys.items,
                                          .origins = a->origins.items,
-                                         .has_channel = s->questions != NULL,
+                                         .has_channel = cli_questions_are_open(&s->questions),
                                          .ask_wait_ms = a->ask_wait_s * 1000,
                                          .get_prompt = a->skills ? get_prompt : NULL,
                                          .on_end = note_end,
                                          .ctx = s,
                                          .prompts = skills,
-                                         .state_directory = a->data};
+                                         .state_directory = s->place.database ? NULL : a->data};
   tp_status status = tp_mcp_server_start(s->runtime, &options, &s->server, &fault);
   if (status != TP_OK) return cli_fault("mcp serve", status, &fault);
   bool is_v6 = s->address && strchr(s->address, ':');
@@ -252,10 +241,9 @@ static void close_serving(serving *s) {
     (void)!tp_runtime_drain(s->runtime, DRAIN_LIMIT_MS, &report, NULL);
     cli_host_close(s->runtime);
   }
-  tp_sqlite_questions_close(s->questions);
+  cli_questions_close(&s->questions);
   if (s->end_fd >= 0) close(s->end_fd);
-  free(s->store_path);
-  free(s->memory_path);
+  cli_place_close(&s->place);
   free(s->address);
   cli_keys_free(&s->keys);
 }
@@ -272,8 +260,9 @@ int cli_mcp_serve(const cli_arguments *theirs, cli_output *output) {
   if (status == CLI_OK) status = open_end(&s);
   if (status == CLI_OK) status = open_data(&s);
   if (status == CLI_OK) {
-    tp_question_fn ask = s.questions ? tp_sqlite_questions_put : NULL;
-    status = cli_host_open_with(&arguments, s.memory_path, s.store, ask, s.questions, NULL, &s.runtime);
+    bool asks = cli_questions_are_open(&s.questions);
+    status = cli_host_open_with(&arguments, s.place.memory_path, s.store, asks ? cli_questions_put : NULL,
+                                asks ? &s.questions : NULL, NULL, &s.runtime);
     s.store = NULL; /* taken, whatever came of it */
   }
   if (status == CLI_OK) cli_mcp_listen(s.runtime, &arguments);

@@ -7,16 +7,16 @@
 #include "cli/common/message.h"
 #include "cli/run/host.h"
 
-int cli_questions_open(cli_questions *questions, const cli_talk *talk, const cli_arguments *arguments) {
+int cli_questions_open(cli_questions *questions, const char *store_path, tp_postgres *database,
+                       const cli_arguments *arguments) {
   tp_fault fault = {0};
   void *log_ctx = (void *)(uintptr_t)arguments;
   if (!arguments->keeps_questions) return CLI_OK;
   const tp_sqlite_questions_options of_file = {
-      .struct_size = sizeof of_file, .path = talk->store_path, .log = cli_log, .log_ctx = log_ctx};
-  tp_status status = talk->database
-                         ? cli_database_questions(talk->database, cli_log, log_ctx, &questions->database, &fault)
-                         : tp_sqlite_questions_open(&of_file, &questions->file, &fault);
-  return status == TP_OK ? CLI_OK : cli_fault(talk->store_path, status, &fault);
+      .struct_size = sizeof of_file, .path = store_path, .log = cli_log, .log_ctx = log_ctx};
+  tp_status status = database ? cli_database_questions(database, cli_log, log_ctx, &questions->database, &fault)
+                              : tp_sqlite_questions_open(&of_file, &questions->file, &fault);
+  return status == TP_OK ? CLI_OK : cli_fault(store_path, status, &fault);
 }
 
 bool cli_questions_are_open(const cli_questions *questions) { return questions->file || questions->database; }

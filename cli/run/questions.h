@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * questions: the channel of --ask data: questions about tool calls wait in the place of --data, for `turnphase ask`. It
- * owns what it opens; the talk stays the caller's. */
+ * owns what it opens; the database stays the caller's. */
 #ifndef CLI_QUESTIONS_H
 #define CLI_QUESTIONS_H
 
-#include "cli/run/talk.h"
+#include "cli/common/database.h"
 #include "turnphase/sqlite.h"
 
 /** Zero-filled is closed. */
@@ -14,9 +14,11 @@ typedef struct cli_questions {
   tp_postgres_questions *database;
 } cli_questions;
 
-/** With --ask data, opens the channel in the talk's data directory or database. Otherwise it stays closed.
+/** With --ask data, opens the channel in the file of a data directory, or in a database. Otherwise it stays closed.
+ *  @param database  NULL: it is the file.
  *  @return CLI_OK, or the exit status after a message. */
-int cli_questions_open(cli_questions *questions, const cli_talk *talk, const cli_arguments *arguments);
+int cli_questions_open(cli_questions *questions, const char *store_path, tp_postgres *database,
+                       const cli_arguments *arguments);
 bool cli_questions_are_open(const cli_questions *questions);
 /** A tp_question_fn; ctx is the channel, which is open. */
 void cli_questions_put(void *ctx, const tp_question *question);

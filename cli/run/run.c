@@ -142,7 +142,7 @@ static int open_player(player *p) {
   int status = cli_models_check(p->arguments, "run", cli_conversation_needs_model(&p->conversation));
   if (status == CLI_OK) status = cli_models_open(&p->arguments->models, &models);
   if (status == CLI_OK) status = cli_talk_open(&p->talk, p->arguments, &models);
-  if (status == CLI_OK) status = cli_questions_open(&p->questions, &p->talk, p->arguments);
+  if (status == CLI_OK) status = cli_questions_open(&p->questions, p->talk.store_path, p->talk.database, p->arguments);
   return status == CLI_OK ? add_agents(p) : status;
 }
 

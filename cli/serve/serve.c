@@ -107,7 +107,7 @@ static int open_runtime(serving *s) {
   if (s->arguments.asks_operators) s->talk.ask = leave_question;
   s->talk.hooks_when_asked = true; /* as one change with agents and keys */
   int status = cli_talk_open(&s->talk, &s->arguments, &none);
-  if (status == CLI_OK) status = cli_questions_open(&s->questions, &s->talk, &s->arguments);
+  if (status == CLI_OK) status = cli_questions_open(&s->questions, s->talk.store_path, s->talk.database, &s->arguments);
   if (status == CLI_OK) status = cli_traces_open(s->talk.runtime, &s->arguments, &s->traces);
   cli_model_http1();
   if (s->traces) cli_model_traceparent(cli_traces_parent, s->traces);

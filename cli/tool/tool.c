@@ -15,12 +15,11 @@
 #include "cli/common/options.h"
 #include "cli/common/pool.h"
 #include "cli/common/table.h"
-#include "cli/inspect/forget.h"
 #include "cli/mcp/mcp.h"
 #include "cli/run/ask.h"
 #include "cli/run/conversation.h"
 #include "cli/run/host.h"
-#include "turnphase/sqlite.h"
+#include "cli/run/place.h"
 
 enum { DRAIN_LIMIT_MS = 30000, INTERRUPTED_LIMIT_MS = 1000, WAIT_MS = 60000, NAME_WIDTH = 23, OWNER_WIDTH = 13 };
 
@@ -225,28 +224,6 @@ static int check_words(const cli_arguments *arguments, tool_action *ret_action) 
   return CLI_USAGE;
 }
 
-/* @param ret_store  NULL when nothing is stored. */
-static int open_data(const cli_arguments *arguments, char **ret_memory_path, tp_store **ret_store) {
-  *ret_store = NULL;
-  *ret_memory_path = NULL;
-  if (!arguments->data) return CLI_OK;
-  int status = cli_data_make(arguments->data);
-  if (status == CLI_OK) status = cli_forget_finish(arguments->data);
-  if (status != CLI_OK) return status;
-  char *path = cli_data_path(arguments->data, "turnphase.db");
-  tp_sqlite_store_options options = {.struct_size = sizeof options,
-                                     .path = path,
-                                     .log = cli_log,
-                                     .log_ctx = (void *)(uintptr_t)arguments,
-                                     .content_hashes = 1};
-  tp_fault fault = {0};
-  tp_status opened = tp_sqlite_store_open(&options, ret_store, &fault);
-  if (opened != TP_OK) status = cli_fault(path, opened, &fault);
-  else *ret_memory_path = cli_data_path(arguments->data, "memory.db");
-  free(path);
-  return status;
-}
-
 /* Jobs of the call are done before the command ends. @return the worse status of both. */
 static int drain(tp_runtime *runtime, int status, int interrupted) {
   tp_drain_report report = {.struct_size = sizeof report};
@@ -265,19 +242,24 @@ int cli_tool(const cli_arguments *arguments, cli_output *output) {
   under_way u = {.interrupt = &interrupt, .arguments = arguments, .output = output};
   tp_runtime *runtime = NULL;
   tp_store *store = NULL;
-  char *memory_path = NULL;
+  cli_place place = {0};
   int status = check_words(arguments, &u.action);
-  if (status == CLI_OK) status = open_data(arguments, &memory_path, &store);
-  if (status != CLI_OK) return status;
+  if (status == CLI_OK) status = cli_place_open(arguments, &place, &store);
+  if (status != CLI_OK) {
+    cli_place_close(&place);
+    return status;
+  }
+  if (place.database && !arguments->no_memory)
+    cli_error("warning: a database keeps no memory: it is gone when this ends");
   cli_interrupt_start(&interrupt);
   bool may_ask = u.action != LIST && cli_ask_start(&ask);
-  status = cli_host_open_asking(arguments, memory_path, store, may_ask ? &ask : NULL, &runtime);
+  status = cli_host_open_asking(arguments, place.memory_path, store, may_ask ? &ask : NULL, &runtime);
   if (status == CLI_OK) cli_mcp_listen(runtime, arguments);
   if (status == CLI_OK) status = u.action == LIST ? list_tools(runtime, arguments, output) : call(runtime, &u);
   if (runtime) status = drain(runtime, status, cli_interrupted(&interrupt));
   if (may_ask) cli_ask_stop(&ask);
   cli_host_close(runtime);
   cli_interrupt_stop(&interrupt);
-  free(memory_path);
+  cli_place_close(&place);
   return status;
 }

@@ -133,6 +133,16 @@ static void *run_command(void *c) {
   return NULL;
 }
 
+static void await_question(char *number, size_t size) {
+  for (number[0] = '\0'; !number[0]; usleep(10000)) {
+    command list = {.arguments = {"ask", "list", uri, "--json"}};
+    (void)command_run(&list);
+    const char *at = list.status == 0 ? strstr(list.out.data, "\"number\":") : NULL;
+    if (at) snprintf(number, size, "%llu", strtoull(at + strlen("\"number\":"), NULL, 10));
+    command_free(&list);
+  }
+}
+
 /* One process asks and waits; another one lists the question and answers it, once. */
 TEST(question_that_is_in_the_database_is_answered_by_another_process) {
   static const char calls[] =
@@ -147,13 +157,7 @@ TEST(question_that_is_in_the_database_is_answered_by_another_process) {
                                "--files", files, "--files-writes", "ask"},
                  .input = input};
   assert_int_equal(pthread_create(&thread, NULL, run_command, &run), 0);
-  for (number[0] = '\0'; !number[0]; usleep(10000)) {
-    command list = {.arguments = {"ask", "list", uri, "--json"}};
-    (void)command_run(&list);
-    const char *at = list.status == 0 ? strstr(list.out.data, "\"number\":") : NULL;
-    if (at) snprintf(number, sizeof number, "%llu", strtoull(at + strlen("\"number\":"), NULL, 10));
-    command_free(&list);
-  }
+  await_question(number, sizeof number);
   ASSERT_SAYS(NULL, 0, "files_write", "ask", "list", uri);
   ASSERT_SAYS(NULL, 0, "", "ask", "answer", uri, number, "allow", "--by", "ann");
   assert_int_equal(pthread_join(thread, NULL), 0);
@@ -192,16 +196,60 @@ TEST(sessions_of_the_database_are_listed_shown_forked_and_deleted) {
   ASSERT_SAYS(NULL, 0, "\"complete\":false", "sessions", "delete", uri, "forked", "--yes", "--json");
 }
 
+/* A task of the database is created by one process and run by another one, once; calls leave records. */
+TEST(tools_are_called_and_tasks_are_kept_in_the_database) {
+  const char *const files = scratch_path("tools"), *const model = scratch_string("model.yaml", script);
+  assert_int_equal(mkdir(files, 0700), 0);
+  scratch_string("tools/note.txt", "Amadeus");
+  ASSERT_SAYS(turn, 0, "", "run", "--script", model, "--data", uri); /* makes the schema */
+  ASSERT_SAYS(NULL, 0, "files_read", "tool", "list", "--files", files, "--data", uri);
+  ASSERT_SAYS("{\"path\": \"note.txt\"}", 0, "Amadeus", "tool", "call", "files_read", "--files", files, "--data", uri,
+              "-a", "-");
+  ASSERT_SAYS("{\"path\": \"note.txt\"}", 0, "monday", "tool", "create", "files_read", "--files", files, "--data", uri,
+              "--key", "monday", "-a", "-");
+  ASSERT_SAYS(NULL, 0, "tool.pre", "runs", uri, "--limit", "0");
+  ASSERT_SAYS(NULL, 0, "Amadeus", "tool", "run", "monday", "--files", files, "--data", uri);
+  ASSERT_SAYS(NULL, 78, "there is no task monday", "tool", "run", "monday", "--files", files, "--data", uri);
+  ASSERT_SAYS(NULL, 0, "a database keeps no memory", "tool", "list", "--files", files, "--data", uri);
+}
+
+/* A client of MCP calls a tool, whose question a person answers from another process. */
+TEST(gateway_of_mcp_keeps_its_questions_in_the_database) {
+  const char *const files = scratch_path("offered");
+  static const char messages[] =
+      "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-06-18\","
+      "\"capabilities\":{},\"clientInfo\":{\"name\":\"c\",\"version\":\"1\"}}}\n"
+      "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n"
+      "{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{\"name\":\"files_write\","
+      "\"arguments\":{\"path\":\"offered.txt\",\"text\":\"y\"}}}\n";
+  char number[24];
+  pthread_t thread;
+  assert_int_equal(mkdir(files, 0700), 0);
+  command serve = {.arguments = {"mcp", "serve", "--data", uri, "--ask", "data", "--ask-wait", "60", "--files", files,
+                                 "--files-writes", "ask"},
+                   .input = messages};
+  assert_int_equal(pthread_create(&thread, NULL, run_command, &serve), 0);
+  await_question(number, sizeof number);
+  ASSERT_SAYS(NULL, 0, "", "ask", "answer", uri, number, "allow", "--by", "ann");
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  if (serve.status != 0 || !strstr(serve.out.data, "\"id\":2") || strstr(serve.out.data, "isError\":true"))
+    fail_msg("%d: %s%s", serve.status, serve.out.data, serve.err.data);
+  assert_non_null(strstr(serve.err.data, "a database keeps no forms"));
+  command_free(&serve);
+  assert_int_equal(access(scratch_path("offered/offered.txt"), F_OK), 0);
+}
+
 TEST(what_cannot_use_a_database_is_refused_by_name) {
   const char *const model = scratch_string("model.yaml", script);
   const struct {
-    const char *arguments[8], *says;
+    const char *arguments[9], *says;
     int status;
   } cases[] = {
       {{"worker", "postgres:///d?host=/nowhere"}, "database `d` at /nowhere:5432: cannot connect", 74},
       {{"jobs", "list", "postgres://u:s3cr3t@h/d"}, "the name of the database has a password", 2},
       {{"jobs", "discard", uri, "4712"}, "there is no such job", 1},
-      {{"store", "verify", uri}, "store cannot use a database yet", 2},
+      {{"store", "verify", uri}, "store is for the file of a data directory. For a database: `turnphase forget", 2},
+      {{"memory", "list", uri}, "memory cannot use a database yet", 2},
       {{"ask", "answer", uri, "4713", "allow"}, "there is no question 4713", 1},
       {{"sessions", "list", "postgres://u:s3cr3t@h/d"}, "the name of the database has a password", 2},
       {{"sessions", "show", uri, "nobody"}, "there is no session nobody", 1},
@@ -209,7 +257,11 @@ TEST(what_cannot_use_a_database_is_refused_by_name) {
       {{"sessions", "delete", uri}, "which sessions?", 2},
       {{"runs", "postgres://u:s3cr3t@h/d"}, "the name of the database has a password", 2},
       {{"runs", "postgres:///d?host=/nowhere"}, "database `d` at /nowhere:5432: cannot connect", 74},
-      {{"tool", "list", "--data", "postgresql://h/d"}, "tool cannot use a database yet", 2},
+      {{"tool", "list", "--data", "postgres:///d?host=/nowhere"}, "database `d` at /nowhere:5432: cannot connect", 74},
+      {{"mcp", "serve", "--data", uri, "--expose", "memory"}, "--expose memory needs a data directory", 2},
+      {{"mcp", "pin", "x", "--data", uri, "--mcp", "x=true"}, "pins are files", 2},
+      {{"tool", "list", "--data", uri, "--mcp", "x=true", "--mcp-changed", "deny"}, "--mcp-changed needs pins", 2},
+      {{"tool", "list", "--data", uri, "--mcp", "x=true"}, "a database keeps no pins of MCP servers", 0},
       {{"run", "--script", model, "--data", uri, "--history-age", "1d"}, "--history-age is for the history", 2},
       {{"run", "--script", model, "--data", "postgres://u:s3cr3t@h/d"}, "put it into ~/.pgpass", 2},
       {{"run", "--script", model, "--data", "postgres://h/d?user=u&password=s3cr3t"}, "put it into ~/.pgpass", 2},
