@@ -4,8 +4,11 @@
 
     python3 tests/integration/serve_slow_test.py TURNPHASE [--long]
 
-Prints TAP. The model is a server here that writes as fast as it is read, and counts. With --long one client reads
-10 KB/s, and more read nothing.
+Prints TAP. The model is a server here that writes as fast as it is read, and counts. With --long clients read 10 KB/s
+each, and more read nothing.
+
+What a slow client costs is the memory of what waits for it. A turn keeps its answer for the history, which grows while
+even a slow client reads: so the memory is compared with that of clients that have read all of as long an answer.
 """
 
 import http.server
@@ -25,7 +28,18 @@ ANSWER_BYTES = 8 << 20  # of text; what waits above 4 MiB would cancel the turn 
 HELD_BYTES_MAX = 256 << 10
 LONG = '--long' in sys.argv
 READERS = 200 if LONG else 20
+SLOW_READERS, SLOW_S, SLOW_BYTES = 20, 20, 1000  # each reads so many bytes ten times a second
 BUFFERS_MAX = 4 << 20  # what the kernel takes of a stream from the model; it does not grow with the answer
+
+
+def event(delta, finish):
+    chunk = {'id': 'x', 'object': 'chat.completion.chunk', 'created': 1, 'model': 'm',
+             'choices': [{'index': 0, 'delta': delta, 'finish_reason': finish}]}
+    return f'data: {json.dumps(chunk)}\n\n'.encode()
+
+
+EVENT = event({'role': 'assistant', 'content': PIECE}, None)
+ESTABLISHED = '01'  # in /proc/net/tcp
 
 
 class Model(http.server.ThreadingHTTPServer):
@@ -43,6 +57,18 @@ class Model(http.server.ThreadingHTTPServer):
 
     def options(self):
         return '--model', 'openai:m', '--base-url', f'http://127.0.0.1:{self.server_port}/v1'
+
+    def has_passed(self):
+        """Bytes of text that have left and do not wait in the sockets between."""
+        with open('/proc/net/tcp', encoding='ascii') as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+        waits = 0
+        for _, ours, theirs, state, queues, *_ in rows:
+            sent, received = (int(number, 16) for number in queues.split(':'))
+            if state == ESTABLISHED:
+                waits += sent * ours.endswith(f':{self.server_port:04X}')
+                waits += received * theirs.endswith(f':{self.server_port:04X}')
+        return self.written - waits * len(PIECE) // len(EVENT)
 
     def __enter__(self):
         return self
@@ -66,19 +92,15 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.send_header('Content-Type', 'text/event-stream')
         self.send_header('Connection', 'close')
         self.end_headers()
-        chunk = {'id': 'x', 'object': 'chat.completion.chunk', 'created': 1, 'model': 'm',
-                 'choices': [{'index': 0, 'delta': {'role': 'assistant', 'content': PIECE}, 'finish_reason': None}]}
-        event = f'data: {json.dumps(chunk)}\n\n'.encode()
         said = messages[-1]['content']
         calls = said.isdigit()  # an answer of so many bytes of text, which ends with a call
         for _ in range((int(said) if calls else self.server.size) // len(PIECE) // 16):
-            self.wfile.write(event * 16)
+            self.wfile.write(EVENT * 16)
             self.server.written += 16 * len(PIECE)
         self.server.goes_on.wait()
         call = {'index': 0, 'id': 'c1', 'type': 'function', 'function': {'name': 'nothing', 'arguments': '{}'}}
-        chunk['choices'][0].update(delta={'tool_calls': [call]} if calls else {},
-                                   finish_reason='tool_calls' if calls else 'stop')
-        self.wfile.write(f'data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n'.encode())
+        last = event({'tool_calls': [call]} if calls else {}, 'tool_calls' if calls else 'stop')
+        self.wfile.write(last + b'data: [DONE]\n\n')
 
     def log_message(self, *_):
         pass
@@ -213,11 +235,28 @@ def an_end_does_not_wait_for_a_reader(program):
     return None
 
 
-def memory_of_each(serving, readers, ready):
+def memory_of_each(serving, readers, ready, count=READERS):
     before = memory_of(serving)
-    readers.extend(Reader(serving) for _ in range(READERS))
+    readers.extend(Reader(serving) for _ in range(count))
     until(ready)
-    return (memory_of(serving) - before) // READERS
+    return (memory_of(serving) - before) // count
+
+
+def memory_of_who_has_read_all(program, written, count=READERS):
+    """Of each of so many clients whose models have written so much, and go on."""
+    readers, threads = [], []
+    with Model(size=written, stalls=True) as model, Serving(program, *model.options()) as serving:
+        def all_read():
+            if not threads:
+                threads.extend(threading.Thread(target=reader.rest) for reader in readers)
+                for thread in threads:
+                    thread.start()
+            return sum(len(reader.text) for reader in readers) >= count * (written - 16 * len(PIECE))
+        memory = memory_of_each(serving, readers, all_read, count)
+        model.goes_on.set()
+        for thread in threads:
+            thread.join()
+    return memory
 
 
 def is_sanitized(program):
@@ -239,51 +278,46 @@ def what_waits_for_a_reader_is_bounded(program):
         for reader in readers:
             reader.socket.close()
         until(lambda: ended(serving, 'cancelled') == READERS)
-    with Model(size=written, stalls=True) as model, Serving(program, *model.options()) as serving:
-        threads = []
-
-        def all_read():
-            if not threads:
-                threads.extend(threading.Thread(target=reader.rest) for reader in readers)
-                for thread in threads:
-                    thread.start()
-            return sum(len(reader.text) for reader in readers) >= READERS * (written - 16 * len(PIECE))
-        readers.clear()
-        fast = memory_of_each(serving, readers, all_read)
-        model.goes_on.set()
-        for thread in threads:
-            thread.join()
+    fast = memory_of_who_has_read_all(program, written)
     print(f'# {READERS} readers of {written >> 10} KiB of text so far: {slow >> 10} KiB of memory where they read '
           f'nothing, {fast >> 10} KiB where they have read all')
     assert slow - fast <= HELD_BYTES_MAX, (slow, fast)
     return None
 
 
-def a_reader_of_10_kb_a_second(program):
+def readers_of_10_kb_a_second(program):
     if not LONG:
         return 'it takes 20 s: --long'
     if is_sanitized(program):
         return 'the memory of a sanitizer is another'
+    readers, most = [], 0
     with Model(size=1 << 30) as model, Serving(program, *model.options()) as serving:
-        reader = Reader(serving)
-        wait_for_pause(serving, model)
-        before, most, end = memory_of(serving), 0, time.monotonic() + 20
+        begin = memory_of(serving)
+        memory_of_each(serving, readers, lambda: number_of(serving, 'answers_held_total') >= SLOW_READERS and
+                       pauses(model)(serving), SLOW_READERS)
+        end = time.monotonic() + SLOW_S
         while time.monotonic() < end:
-            reader.read(1000)
-            most = max(most, memory_of(serving))
+            for reader in readers:
+                reader.read(SLOW_BYTES)
+            most = max(most, (memory_of(serving) - begin) // SLOW_READERS)
             time.sleep(0.1)
-        print(f'# a reader of 10 KB/s: {(most - before) >> 10} KiB more after 20 s; '
-              f'its model has written {model.written >> 10} KiB of text')
-        assert most - before <= HELD_BYTES_MAX, (before, most)
-        reader.socket.close()
-        until(lambda: ended(serving, 'cancelled') == 1)
+        until(lambda: pauses(model)(serving))
+        read = sum(reader.text.count(PIECE.encode()) for reader in readers) * len(PIECE) // SLOW_READERS
+        inside = model.has_passed() // SLOW_READERS
+        for reader in readers:
+            reader.socket.close()
+        until(lambda: ended(serving, 'cancelled') == SLOW_READERS)
+    fast = memory_of_who_has_read_all(program, inside, SLOW_READERS)
+    print(f'# {SLOW_READERS} readers of 10 KB/s: {most >> 10} KiB of memory each after {SLOW_S} s, with '
+          f'{inside >> 10} KiB of text of which {read >> 10} KiB are read; {fast >> 10} KiB for who has read all of that')
+    assert most - fast <= HELD_BYTES_MAX and inside - read <= HELD_BYTES_MAX, (most, fast, inside, read)
     return None
 
 
 CASES = [a_slow_reader_holds_the_model_back_and_gets_all, a_fast_reader_beside_it_is_not_held,
          a_client_that_leaves_ends_what_it_held, a_turn_that_goes_on_is_not_held_by_who_has_left,
          each_answer_of_a_turn_is_held, the_deadline_of_a_turn_does_not_wait, an_end_does_not_wait_for_a_reader,
-         what_waits_for_a_reader_is_bounded, a_reader_of_10_kb_a_second]
+         what_waits_for_a_reader_is_bounded, readers_of_10_kb_a_second]
 
 
 if __name__ == '__main__':
