@@ -309,7 +309,8 @@ def readers_of_10_kb_a_second(program):
         until(lambda: ended(serving, 'cancelled') == SLOW_READERS)
     fast = memory_of_who_has_read_all(program, inside, SLOW_READERS)
     print(f'# {SLOW_READERS} readers of 10 KB/s: {most >> 10} KiB of memory each after {SLOW_S} s, with '
-          f'{inside >> 10} KiB of text of which {read >> 10} KiB are read; {fast >> 10} KiB for who has read all of that')
+          f'{inside >> 10} KiB of text of which {read >> 10} KiB are read; {fast >> 10} KiB for who has read all of '
+          'that')
     assert most - fast <= HELD_BYTES_MAX and inside - read <= HELD_BYTES_MAX, (most, fast, inside, read)
     return None
 
