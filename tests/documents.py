@@ -137,10 +137,20 @@ def events_are_documented(path, text, tree):
     if path != 'docs/events.md':
         return
     events = re.findall(r'\[TP_EVENT_\w+\] = "(\w+)"', tree.read('phases/turn/event.c'))
-    events += re.findall(r'"event", "(\w+)"', tree.read('cli/run/event.c'))
+    events += re.findall(r'append_event\(events, "(\w+)"', tree.read('cli/run/event.c'))
     rows = [name for row in re.findall(r'^\| (`.*?) \|', text, re.M) for name in re.findall(r'`(\w+)`', row)]
     for name in sorted(set(events) ^ set(rows)):
         yield 1, 'the event %s %s' % (name, 'is not described' if name in events else 'does not exist')
+
+
+def event_keys_are_documented(path, text, tree):
+    """docs/events.md names each key of the tables from which the events are printed."""
+    if path != 'docs/events.md':
+        return
+    keys = set(re.findall(r'^  KEY\((\w+), ', tree.read('cli/run/event.h'), re.M))
+    names = set(re.findall(r'\w+', ' '.join(map(' '.join, re.findall(r'`([^`]*)`|^\| (\w+) \|', text, re.M)))))
+    for key in sorted(keys - names):
+        yield 1, 'the key %s of an event is not described' % key
 
 
 # readme and guide_* of tests/meson.build run the first two; the third needs a registry of packages.

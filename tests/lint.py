@@ -842,6 +842,7 @@ FUNCTIONS = [
     (documents.defaults_are_right, 'docs/command/x.md', '`--warm-up N` (101) turns\n'),
     (documents.exit_statuses_are_documented, 'docs/command/exit-status.md', '| 0 | all went well |\n'),
     (documents.events_are_documented, 'docs/events.md', '| `zzz` | it |\n'),
+    (documents.event_keys_are_documented, 'docs/events.md', '| event | its kind |\n'),
     (documents.commands_are_run, 'docs/how-to/zzz.md', '```sh\ntrue\n```\n'),
     (documents.commands_are_run, 'docs/command/zzz.md', '```sh\ntrue\n```\n'),
     (documents.commands_are_run, 'SECURITY.md', '```sh\ntrue\n```\n'),

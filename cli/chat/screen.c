@@ -9,7 +9,6 @@
 #include "cli/common/pool.h"
 #include "cli/common/quantity.h"
 #include "cli/common/visible.h"
-#include "cli/run/event.h"
 #include "cli/run/timeline.h"
 
 enum { WIDTH = 80, DURATION_SIZE = 32, NAME_MAX_SHOWN = 40 };
@@ -169,14 +168,13 @@ static void print_faint(screen *s, const char *text) {
 /* ---- tools ---- */
 
 /* "  ▸ NAME {arguments}". */
-static void show_tool_begin(screen *s, tp_text event) {
-  tp_text call = tp_value_get(event, "tool_call"), arguments = tp_value_get(call, "arguments");
-  size_t used = print_left(s, CLI_NOTE, "▸", cli_event_text(call, "name"));
+static void show_tool_begin(screen *s, const tp_tool_call *call) {
+  size_t used = print_left(s, CLI_NOTE, "▸", call->name);
   tp__bytes json = {0};
-  if (tp_value_bool(tp_value_get(call, "malformed"), false)) {
+  if (call->malformed) {
     cli_print_string(s->output, " ");
-    print_rest(s, tp_value_text(arguments), used + 1);
-  } else if (tp_value_count(arguments) > 0 && cli_buffer_add_json(&json, arguments, NULL) == TP_OK) {
+    print_rest(s, call->arguments, used + 1);
+  } else if (tp_value_count(call->arguments) > 0 && cli_buffer_add_json(&json, call->arguments, NULL) == TP_OK) {
     cli_print_string(s->output, " ");
     print_rest(s, tp__bytes_text(&json), used + 1);
   }
@@ -185,42 +183,38 @@ static void show_tool_begin(screen *s, tp_text event) {
 }
 
 /* "  ✓ weather  12 ms  3 °C", or "  ✗ shell  denied  0.2 ms  no". */
-static void show_tool_end(screen *s, tp_text event) {
-  tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind"),
-          text = cli_event_text(result, "text");
-  bool ok = cli_text_is(kind, "ok");
-  size_t used = print_left(s, ok ? CLI_GOOD : CLI_BAD, ok ? "✓" : "✗", cli_event_text(result, "name"));
+static void show_tool_end(screen *s, const tp_tool_result *result) {
+  bool ok = result->kind == TP_TOOL_OK;
+  size_t used = print_left(s, ok ? CLI_GOOD : CLI_BAD, ok ? "✓" : "✗", result->name);
   char duration[DURATION_SIZE], words[64 + DURATION_SIZE];
-  bool started = tp_value_bool(tp_value_get(result, "started"), false);
-  write_duration(cli_event_int(result, "duration_ns"), duration);
-  snprintf(words, sizeof words, "%s%.*s%s%s", ok ? "" : "  ", ok ? 0 : (int)(kind.size < 60 ? kind.size : 60),
-           kind.data, started ? "  " : "", started ? duration : "");
+  write_duration(result->duration_ns, duration);
+  snprintf(words, sizeof words, "%s%.60s%s%s", ok ? "" : "  ", ok ? "" : tp_tool_result_name(result->kind),
+           result->started ? "  " : "", result->started ? duration : "");
   print_faint(s, words);
-  if (text.size) cli_print_string(s->output, "  ");
-  print_rest(s, text, used + strlen(words) + 2);
+  if (result->text.size) cli_print_string(s->output, "  ");
+  print_rest(s, result->text, used + strlen(words) + 2);
   cli_print_string(s->output, "\n");
 }
 
 /* ---- what handlers contributed ---- */
 
-static void show_contributed(screen *s, tp_text event, const char *word) {
-  tp_text contribution = tp_value_get(event, "contribution"), sources = tp_value_get(contribution, "sources");
+static void show_contributed(screen *s, const cli_event *e, const char *word) {
+  tp_text sources = e->contribution.sources;
   tp_text from =
-      tp_value_count(sources) > 0 ? tp_value_text(tp_value_at(sources, 0)) : cli_event_text(event, "subscription");
+      tp_value_count(sources) > 0 ? tp_value_text(tp_value_at(sources, 0)) : tp_text_of(e->event.subscription);
   size_t used = print_left(s, CLI_FAINT, "·", tp_text_of(tp_value_count(sources) > 0 ? "recalled" : word));
   cli_print_string(s->output, " ");
   cli_paint_on(s->output, CLI_NOTE);
   cli_print_cut(s->output, from, NAME_MAX_SHOWN);
   cli_paint_off(s->output);
   cli_print_string(s->output, ": ");
-  print_rest(s, cli_event_text(contribution, "text"), used + cli_columns(from) + 3);
+  print_rest(s, e->contribution.text, used + cli_columns(from) + 3);
   cli_print_string(s->output, "\n");
 }
 
 /* ---- a turn ---- */
 
-static void show_model_end(screen *s, tp_text event) {
-  tp_text text = cli_event_text(event, "text");
+static void show_model_end(screen *s, tp_text text) {
   end_thought(s);
   if (!s->streamed) {
     cli_screen_line_end(s);
@@ -232,43 +226,44 @@ static void show_model_end(screen *s, tp_text event) {
 }
 
 /* Prints " » and the tests, too" when the model reads the typed message from now on; else why it does not. */
-static void show_message(screen *s, tp_text event) {
-  tp_text outcome = cli_event_text(event, "outcome");
-  const char *why = cli_text_is(outcome, "TP_OK")           ? ""
-                    : cli_text_is(outcome, "TP_ERR_DENIED") ? "not let in: "
-                                                            : "not read, since the turn ends: ";
+static void show_message(screen *s, tp_status outcome, tp_text text) {
+  const char *why = outcome == TP_OK           ? ""
+                    : outcome == TP_ERR_DENIED ? "not let in: "
+                                               : "not read, since the turn ends: ";
   end_thought(s);
   size_t used = print_left(s, why[0] ? CLI_WARN : CLI_FAINT, "»", tp_text_of(why));
-  print_rest(s, cli_event_text(event, "text"), used);
+  print_rest(s, text, used);
   cli_print_string(s->output, "\n");
 }
 
-void cli_screen_show(screen *s, tp_text event) {
-  tp_text kind = cli_event_text(event, "event");
+/* "  … weather 3 of 10 asking the second station". */
+static void show_progress(screen *s, const cli_event *e) {
+  char words[96];
+  size_t used = print_left(s, CLI_FAINT, "…", e->tool_call.name);
+  cli_event_progress(e, words, sizeof words);
+  print_faint(s, words);
+  print_rest(s, e->event.text, used + strlen(words));
+  cli_print_string(s->output, "\n");
+}
+
+void cli_screen_show(screen *s, const cli_event *e) {
+  tp_event_kind kind = e->event.kind;
   cli_screen_sign(s, 0);
-  if (cli_text_is(kind, "thinking")) {
-    show_thinking(s, cli_event_text(event, "text"));
-  } else if (cli_text_is(kind, "model_delta")) {
+  if (kind == TP_EVENT_THINKING) show_thinking(s, e->event.text);
+  else if (kind == TP_EVENT_MODEL_DELTA) {
     end_thought(s);
     begin_answer(s);
-    cli_screen_text(s, cli_event_text(event, "text"));
+    cli_screen_text(s, e->event.text);
     s->streamed = true;
-  } else if (cli_text_is(kind, "model_end")) show_model_end(s, event);
-  else if (cli_text_is(kind, "tool_begin")) show_tool_begin(s, event);
-  else if (cli_text_is(kind, "tool_progress")) {
-    /* "  … weather 3 of 10 asking the second station". */
-    char words[96];
-    size_t used = print_left(s, CLI_FAINT, "…", cli_event_text(tp_value_get(event, "tool_call"), "name"));
-    cli_event_progress(event, words, sizeof words);
-    print_faint(s, words);
-    print_rest(s, cli_event_text(event, "text"), used + strlen(words));
-    cli_print_string(s->output, "\n");
-  } else if (cli_text_is(kind, "tool_end")) show_tool_end(s, event);
-  else if (cli_text_is(kind, "message")) show_message(s, event);
+  } else if (kind == TP_EVENT_MODEL_END) show_model_end(s, e->event.text);
+  else if (kind == TP_EVENT_TOOL_BEGIN) show_tool_begin(s, &e->tool_call);
+  else if (kind == TP_EVENT_TOOL_PROGRESS) show_progress(s, e);
+  else if (kind == TP_EVENT_TOOL_END) show_tool_end(s, &e->tool_result);
+  else if (kind == TP_EVENT_MESSAGE) show_message(s, e->event.status, e->event.text);
   else if (!s->verbose) return;
-  else if (cli_text_is(kind, "context")) show_contributed(s, event, "context");
-  else if (cli_text_is(kind, "reminder")) show_contributed(s, event, "reminder");
-  else if (cli_text_is(kind, "diagnostic")) show_contributed(s, event, "note");
+  else if (kind == TP_EVENT_CONTEXT) show_contributed(s, e, "context");
+  else if (kind == TP_EVENT_REMINDER) show_contributed(s, e, "reminder");
+  else if (kind == TP_EVENT_DIAGNOSTIC) show_contributed(s, e, "note");
 }
 
 /* Prints the text after "[WORD]"; it is broken between words if answers are. */

@@ -11,6 +11,7 @@
 
 #include "cli/chat/prose.h"
 #include "cli/common/output.h"
+#include "cli/run/event.h"
 
 /** The caller sets output, width, verbose and terminal; the rest is zero. */
 typedef struct cli_screen {
@@ -32,8 +33,8 @@ typedef struct cli_screen {
   size_t thought_columns;                       /* on its line; 0: the line has no mark yet */
 } cli_screen;
 
-/** Shows an event of a turn (cli/run/event.h). */
-void cli_screen_show(cli_screen *screen, tp_text event);
+/** Shows an event of a turn. */
+void cli_screen_show(cli_screen *screen, const cli_event *event);
 /** Shows the result of a turn, after its last event. */
 void cli_screen_end(cli_screen *screen, const tp_turn_result *result);
 /** Prints a text of others with its line ends, without characters that a terminal would obey or hide. */

@@ -55,28 +55,27 @@ static bool has_turn(cli_chat *chat) {
 
 /** A phase of the turn, with all its runs together. */
 typedef struct phase_row {
-  tp_text name;
+  const char *name;
   size_t count, handlers;
   int64_t duration_ns;
   bool failed;
 } phase_row;
 
-static phase_row *phase_row_of(phase_row *rows, size_t *count, tp_text name) {
+static phase_row *phase_row_of(phase_row *rows, size_t *count, const char *name) {
   assert(*count <= PHASES_MAX);
   for (size_t i = 0; i < *count; i++)
-    if (tp__same(rows[i].name, name)) return &rows[i];
+    if (strcmp(rows[i].name, name) == 0) return &rows[i];
   if (*count == PHASES_MAX) return NULL;
   rows[*count] = (phase_row){.name = name};
   return &rows[(*count)++];
 }
 
-static void count_event(phase_row *row, tp_text event) {
-  tp_text kind = cli_event_text(event, "event");
-  if (cli_text_is(kind, "run")) row->handlers++;
-  if (!cli_text_is(kind, "phase_end")) return;
+static void count_event(phase_row *row, const tp_event *event) {
+  if (event->kind == TP_EVENT_RUN) row->handlers++;
+  if (event->kind != TP_EVENT_PHASE_END) return;
   row->count++;
-  row->duration_ns += cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns");
-  row->failed = row->failed || !cli_text_is(cli_event_text(event, "outcome"), "TP_OK");
+  row->duration_ns += event->ended_ns - event->started_ns;
+  row->failed = row->failed || event->status != TP_OK;
 }
 
 static void print_phases(cli_chat *chat, const char *rest) {
@@ -85,9 +84,9 @@ static void print_phases(cli_chat *chat, const char *rest) {
   size_t count = 0;
   if (!has_turn(chat)) return;
   for (size_t i = 0; i < chat->events.count; i++) {
-    tp_text event = cli_events_get(&chat->events, i), name = cli_event_text(event, "phase");
-    phase_row *row = name.size ? phase_row_of(rows, &count, name) : NULL;
-    if (row) count_event(row, event);
+    const cli_event *e = cli_events_get(&chat->events, i);
+    phase_row *row = e->phase ? phase_row_of(rows, &count, e->phase) : NULL;
+    if (row) count_event(row, &e->event);
   }
   static const cli_column columns[] = {{.head = "", .width = 34, .least = 18},
                                        {.head = "", .width = 12, .least = 9, .kind = CLI_COLUMN_RIGHT},
@@ -103,7 +102,7 @@ static void print_phases(cli_chat *chat, const char *rest) {
       size += snprintf(handlers + size, sizeof handlers - (size_t)size, ", %zu times", rows[i].count);
     if (rows[i].failed) snprintf(handlers + size, sizeof handlers - (size_t)size, ", denied or failed");
     const cli_cell cells[] = {
-        {rows[i].name, CLI_NORMAL}, {tp_text_of(duration), CLI_NORMAL}, {tp_text_of(handlers), CLI_NORMAL}};
+        {tp_text_of(rows[i].name), CLI_NORMAL}, {tp_text_of(duration), CLI_NORMAL}, {tp_text_of(handlers), CLI_NORMAL}};
     cli_table_row(&table, cells);
   }
   cli_table_end(&table);

@@ -14,7 +14,7 @@
 
 /* ---- words ---- */
 
-static const char *kind_name(uint32_t kind) {
+static const char *kind_word(uint32_t kind) {
   static const char *const names[TP_CONTRIBUTION_COUNT] = {
       [TP_CONTRIBUTION_POLICY] = "policy",
       [TP_CONTRIBUTION_PROMPT_CONTEXT] = "prompt_context",
@@ -29,64 +29,7 @@ static const char *kind_name(uint32_t kind) {
   return kind < TP_CONTRIBUTION_COUNT && names[kind] ? names[kind] : "none";
 }
 
-/* ---- parts of an event ---- */
-
-static void add_call(cli_map *p, const tp_tool_call *call) {
-  cli_map_open(p, "tool_call");
-  cli_map_add_text(p, "id", call->id);
-  cli_map_add_text(p, "name", call->name);
-  if (call->malformed) cli_map_add_text(p, "arguments", call->arguments);
-  else cli_map_add_value(p, "arguments", call->arguments);
-  cli_map_add_bool(p, "malformed", call->malformed);
-  cli_map_close(p);
-}
-
-static void add_result(cli_map *p, const tp_tool_result *result) {
-  cli_map_open(p, "tool_result");
-  cli_map_add_text(p, "call_id", result->call_id);
-  cli_map_add_text(p, "name", result->name);
-  cli_map_add_string(p, "kind", tp_tool_result_name(result->kind));
-  cli_map_add_bool(p, "started", result->started);
-  cli_map_add_int(p, "completion_order", result->completion_order);
-  cli_map_add_int(p, "duration_ns", result->duration_ns);
-  if (result->waited_ns) cli_map_add_int(p, "waited_ns", result->waited_ns);
-  if (result->waited_key.size) cli_map_add_text(p, "waited_key", result->waited_key);
-  cli_map_add_text(p, "text", result->text);
-  cli_data_add_answer(p, result->value, result->parts);
-  cli_map_close(p);
-}
-
-static void add_contribution(cli_map *p, const tp_contribution *c) {
-  cli_map_open(p, "contribution");
-  cli_map_add_string(p, "kind", kind_name(c->kind));
-  cli_map_add_int(p, "weight", c->weight);
-  cli_map_add_string(p, "severity", tp_severity_name(c->severity));
-  if (c->domain.size) cli_map_add_text(p, "domain", c->domain);
-  if (c->key.size) cli_map_add_text(p, "key", c->key);
-  if (c->title.size) cli_map_add_text(p, "title", c->title);
-  cli_map_add_text(p, "text", c->text);
-  if (c->short_text.size) cli_map_add_text(p, "short_text", c->short_text);
-  if (c->value.size) cli_map_add_value(p, "value", c->value);
-  if (c->sources.size) cli_map_add_value(p, "sources", c->sources);
-  if (c->tool_count) {
-    cli_map_open_list(p, "tools");
-    for (uint32_t i = 0; i < c->tool_count; i++) cli_map_add_string(p, NULL, c->tools[i]->name);
-    cli_map_close(p);
-  }
-  cli_map_close(p);
-}
-
-static void add_request(cli_map *p, const cli_request *request) {
-  cli_map_open(p, "request");
-  cli_map_add_int(p, "message_count", (int64_t)request->message_count);
-  cli_map_add_list(p, "tool_results", request->tool_results, request->tool_result_count);
-  cli_map_close(p);
-}
-
-static void add_finish(cli_map *p, tp_finish finish, tp_text word) {
-  cli_map_add_string(p, "finish", tp_finish_name(finish));
-  if (word.size) cli_map_add_text(p, "finish_word", word);
-}
+static const char *status_word(tp_status status) { return status ? tp_status_name(status) : "TP_OK"; }
 
 /* ---- how an answer ended ---- */
 
@@ -128,6 +71,63 @@ int cli_turn_exit(const tp_turn_result *result) {
   return went_wrong(result->outcome) || cli_is_cut(result) ? CLI_NEGATIVE : CLI_OK;
 }
 
+/* ---- copies ---- */
+
+/* A text without data stays one: it has no key. */
+static tp_text copy_text(cli_events *events, tp_text text) {
+  return text.data ? (tp_text){cli_pool_copy(&events->pool, text), text.size} : text;
+}
+
+static const char *copy_string(cli_events *events, const char *string) {
+  return string ? cli_pool_copy(&events->pool, tp_text_of(string)) : NULL;
+}
+
+#define COPY(key, kind, value, is_there) COPY_##kind(value)
+#define COPY_TEXT(value) value = copy_text(events, value);
+#define COPY_VALUE COPY_TEXT
+#define COPY_PARTS COPY_TEXT
+#define COPY_STRING(value) value = copy_string(events, value);
+/* These are no texts, or those of another row. */
+#define COPY_WORD(value)
+#define COPY_INT(value)
+#define COPY_BOOL(value)
+#define COPY_DOUBLE(value)
+#define COPY_JSON(value)
+#define COPY_IDS(value) copy_ids(events, value);
+#define COPY_RUN(value) copy_run(events, value);
+#define COPY_CALL(value) copy_call(events, value);
+#define COPY_TOOL_RESULT(value) copy_tool_result(events, value);
+#define COPY_CONTRIBUTION(value) copy_contribution(events, value);
+#define COPY_REQUEST(value) copy_request(events, value);
+#define COPY_TOOLS(value)
+
+static void copy_ids(cli_events *events, tp_text ids[TP_ID_COUNT]) {
+  for (size_t i = 0; i < TP_ID_COUNT; i++) ids[i] = copy_text(events, ids[i]);
+}
+
+static void copy_run(cli_events *events, tp_run_record *of) {
+  COPY_STRING(of->subscription)
+  COPY_STRING(of->handler)
+  COPY_STRING(of->owner)
+}
+
+static void copy_call(cli_events *events, tp_tool_call *of) { CLI_CALL_KEYS(COPY) }
+
+static void copy_tool_result(cli_events *events, tp_tool_result *of) { CLI_TOOL_RESULT_KEYS(COPY) }
+
+static void copy_contribution(cli_events *events, cli_event *of) {
+  CLI_CONTRIBUTION_KEYS(COPY)
+  of->tools = cli_alloc(of->contribution.tool_count * sizeof *of->tools);
+  for (uint32_t i = 0; i < of->contribution.tool_count; i++)
+    of->tools[i] = copy_string(events, of->contribution.tools[i]->name);
+}
+
+static void copy_request(cli_events *events, cli_request *of) {
+  const char **ids = cli_alloc(of->tool_result_count * sizeof *ids);
+  for (size_t i = 0; i < of->tool_result_count; i++) ids[i] = copy_string(events, of->tool_results[i]);
+  of->tool_results = ids;
+}
+
 /* ---- events ---- */
 
 static bool has_outcome(tp_event_kind kind) {
@@ -135,140 +135,170 @@ static bool has_outcome(tp_event_kind kind) {
          kind == TP_EVENT_MESSAGE;
 }
 
-/* Makes the map the last event. */
-static void append_event(cli_events *events, cli_map *map) {
-  tp_text value;
-  if (!events->writer) cli_need(tp_writer_new(NULL, &events->writer));
-  tp_writer_reset(events->writer);
-  cli_map_write(map, events->writer);
-  cli_need(tp_writer_finish(events->writer, &value));
-  cli_buffer_add(&events->values, value.data, value.size);
-  events->ends = cli_reserve(events->ends, events->count, &events->ends_capacity, sizeof *events->ends);
-  events->ends[events->count++] = events->values.size;
+static bool is_of_tool(tp_event_kind kind) {
+  return kind == TP_EVENT_TOOL_BEGIN || kind == TP_EVENT_TOOL_PROGRESS || kind == TP_EVENT_TOOL_END;
+}
+
+static cli_event *append_event(cli_events *events, const char *name) {
+  cli_event *of = cli_alloc(sizeof *of);
+  of->name = name;
+  events->items = cli_reserve(events->items, events->count, &events->capacity, sizeof *events->items);
+  events->items[events->count++] = of;
+  return of;
 }
 
 void cli_events_add(cli_events *events, const tp_runtime *runtime, const tp_event *event, const cli_request *request) {
   const tp_phase *phase = event->phase ? tp_phase_get(runtime, event->phase) : NULL;
-  bool of_tool =
-      event->kind == TP_EVENT_TOOL_BEGIN || event->kind == TP_EVENT_TOOL_PROGRESS || event->kind == TP_EVENT_TOOL_END;
-  cli_map p = {0};
-  cli_map_add_string(&p, "event", tp_event_name(event->kind));
-  cli_map_add_int(&p, "sequence", (int64_t)event->sequence);
-  cli_map_add_int(&p, "time_ns", event->time_ns);
-  cli_map_add_int(&p, "unix_ms", event->unix_ms);
-  cli_data_add_ids(&p, event->ids);
-  if (phase) cli_map_add_string(&p, "phase", phase->name);
-  if (has_outcome(event->kind))
-    cli_map_add_string(&p, "outcome", event->status ? tp_status_name(event->status) : "TP_OK");
-  if (event->model.data) cli_map_add_text(&p, "model", event->model);
-  if (event->text.data) cli_map_add_text(&p, "text", event->text);
-  if (event->finish) add_finish(&p, event->finish, event->finish_word);
-  if (event->subscription) cli_map_add_string(&p, "subscription", event->subscription);
-  if (event->run) {
-    cli_map_open(&p, "run");
-    cli_data_add_run(&p, event->run, false);
-    cli_map_close(&p);
-  }
-  if (of_tool) cli_map_add_int(&p, "call_index", event->call_index);
-  if (event->tool_call) add_call(&p, event->tool_call);
-  if (event->kind == TP_EVENT_TOOL_PROGRESS) {
-    cli_map_add_double(&p, "done", event->done);
-    if (event->total > 0) cli_map_add_double(&p, "total", event->total);
-  }
-  if (event->tool_result) add_result(&p, event->tool_result);
-  if (event->contribution) add_contribution(&p, event->contribution);
-  if (request) add_request(&p, request);
-  if (event->ended_ns) {
-    cli_map_add_int(&p, "started_ns", event->started_ns);
-    cli_map_add_int(&p, "ended_ns", event->ended_ns);
-  }
-  append_event(events, &p);
+  cli_event *of = append_event(events, tp_event_name(event->kind));
+  of->event = *event;
+  of->event.ids = memcpy(of->ids, event->ids, sizeof of->ids);
+  of->event.turn = of->event.copied = NULL;
+  of->event.question = NULL;
+  of->event.job = NULL;
+  of->event.parent_turn = (tp_text){NULL, 0};
+  of->phase = phase ? phase->name : NULL;
+  if (event->run) of->run = *event->run, of->event.run = &of->run;
+  if (event->tool_call) of->tool_call = *event->tool_call, of->event.tool_call = &of->tool_call;
+  if (event->tool_result) of->tool_result = *event->tool_result, of->event.tool_result = &of->tool_result;
+  if (event->contribution) of->contribution = *event->contribution, of->event.contribution = &of->contribution;
+  of->has_request = request != NULL;
+  if (request) of->request = *request;
+  CLI_EVENT_KEYS(COPY)
 }
 
 void cli_events_add_result(cli_events *events, const char *session, const tp_turn_result *result) {
-  tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = result->turn_id};
-  cli_map p = {0};
-  cli_map_add_string(&p, "event", "result");
-  cli_data_add_ids(&p, ids);
-  cli_map_add_string(&p, "outcome", tp_turn_outcome_name(result->outcome));
-  cli_map_add_string(&p, "code", result->code ? tp_status_name(result->code) : "TP_OK");
-  cli_map_add_text(&p, "text", result->text);
-  if (result->value.size > 0) cli_map_add_value(&p, "value", result->value);
-  cli_map_add_text(&p, "reason", result->reason);
-  cli_map_add_string(&p, "ending", tp_turn_ending_name(result->outcome, result->code));
-  if (result->finish) add_finish(&p, result->finish, result->finish_word);
-  if (cli_finish_note(result)) cli_map_add_string(&p, "note", cli_finish_note(result));
-  cli_map_add_int(&p, "iterations", result->iterations);
-  cli_map_add_int(&p, "tool_calls", result->tool_calls);
-  cli_map_add_int(&p, "input_tokens", result->input_tokens);
-  cli_map_add_int(&p, "output_tokens", result->output_tokens);
-  cli_map_add_int(&p, "cost_micros", result->cost_micros);
-  cli_map_add_int(&p, "started_ns", result->started_ns);
-  cli_map_add_int(&p, "ended_ns", result->ended_ns);
-  if (result->is_stored) cli_map_add_bool(&p, "stored", true);
-  append_event(events, &p);
+  cli_event *of = append_event(events, "result");
+  of->ids[TP_ID_SESSION] = tp_text_of(session);
+  of->ids[TP_ID_TURN] = result->turn_id;
+  of->has_result = true;
+  of->result = *result;
+  CLI_RESULT_KEYS(COPY)
 }
 
 void cli_events_add_dead(cli_events *events, const tp_job *job) {
-  tp_text of_call = tp_value_get(job->payload, "ids"), ids[TP_ID_COUNT] = {0};
-  for (size_t id = 0; id < TP_ID_COUNT; id++) ids[id] = tp_value_text(tp_value_at(of_call, id));
-  cli_map p = {0};
-  cli_map_add_string(&p, "event", "dead_letter");
-  cli_data_add_ids(&p, ids);
-  cli_map_add_int(&p, "job", (int64_t)job->id);
-  cli_map_add_text(&p, "handler", job->handler);
-  cli_map_add_text(&p, "subscription", job->subscription);
-  cli_map_add_int(&p, "attempts", job->attempt);
-  cli_map_add_string(&p, "reason", tp_reason_name((tp_reason)job->reason));
-  cli_map_add_int(&p, "code", job->code);
-  cli_map_add_text(&p, "text", job->message);
-  append_event(events, &p);
+  tp_text of_call = tp_value_get(job->payload, "ids");
+  cli_event *of = append_event(events, "dead_letter");
+  for (size_t id = 0; id < TP_ID_COUNT; id++) of->ids[id] = tp_value_text(tp_value_at(of_call, id));
+  of->job = *job;
+  CLI_DEAD_KEYS(COPY)
 }
 
 void cli_events_add_background(cli_events *events, uint64_t jobs_dead, uint64_t jobs_lost) {
-  cli_map p = {0};
-  cli_map_add_string(&p, "event", "background");
-  cli_map_add_int(&p, "jobs_dead", (int64_t)jobs_dead);
-  cli_map_add_int(&p, "jobs_lost", (int64_t)jobs_lost);
-  append_event(events, &p);
+  cli_event *of = append_event(events, "background");
+  of->jobs_dead = jobs_dead;
+  of->jobs_lost = jobs_lost;
 }
 
-tp_text cli_events_get(const cli_events *events, size_t index) {
-  assert(index < events->count && events->ends[index] <= events->values.size);
-  size_t begins = index > 0 ? events->ends[index - 1] : 0;
-  return (tp_text){events->values.data + begins, events->ends[index] - begins};
+const cli_event *cli_events_get(const cli_events *events, size_t index) {
+  assert(index < events->count);
+  return events->items[index];
 }
 
-tp_text cli_event_text(tp_text event, const char *key) { return tp_value_text(tp_value_get(event, key)); }
-
-void cli_event_progress(tp_text event, char *words, size_t size) {
-  double total = tp_value_double(tp_value_get(event, "total"), 0);
-  int used = snprintf(words, size, " %.6g", tp_value_double(tp_value_get(event, "done"), 0));
+void cli_event_progress(const cli_event *event, char *words, size_t size) {
+  int used = snprintf(words, size, " %.6g", event->event.done);
   assert(used > 0 && (size_t)used < size);
-  if (total > 0) snprintf(words + used, size - (size_t)used, " of %.6g ", total);
+  if (event->event.total > 0) snprintf(words + used, size - (size_t)used, " of %.6g ", event->event.total);
   else snprintf(words + used, size - (size_t)used, " ");
 }
 
-int64_t cli_event_int(tp_text event, const char *key) { return tp_value_int(tp_value_get(event, key), 0); }
-
 bool cli_text_is(tp_text text, const char *word) { return word && tp__is_word(text, word); }
 
+/* ---- JSON ---- */
+
+#define ADD(key, kind, value, is_there) \
+  if (is_there) ADD_##kind(#key, value);
+#define ADD_TEXT(key, value) cli_map_add_text(map, key, value)
+#define ADD_VALUE(key, value) cli_map_add_value(map, key, value)
+#define ADD_JSON ADD_VALUE
+#define ADD_STRING(key, value) cli_map_add_string(map, key, value)
+#define ADD_WORD ADD_STRING
+#define ADD_INT(key, value) cli_map_add_int(map, key, value)
+#define ADD_BOOL(key, value) cli_map_add_bool(map, key, value)
+#define ADD_DOUBLE(key, value) cli_map_add_double(map, key, value)
+#define ADD_PARTS(key, value) cli_data_add_answer(map, (tp_text){NULL, 0}, value)
+#define ADD_TOOLS(key, value) cli_map_add_list(map, key, (value)->tools, (value)->contribution.tool_count)
+#define ADD_IDS(key, value) cli_data_add_ids(map, value)
+#define ADD_RUN(key, value) add_run(map, key, value)
+#define ADD_CALL(key, value) add_call(map, key, value)
+#define ADD_TOOL_RESULT(key, value) add_tool_result(map, key, value)
+#define ADD_CONTRIBUTION(key, value) add_contribution(map, key, value)
+#define ADD_REQUEST(key, value) add_request(map, key, value)
+
+static void add_run(cli_map *map, const char *key, const tp_run_record *run) {
+  cli_map_open(map, key);
+  cli_data_add_run(map, run, false);
+  cli_map_close(map);
+}
+
+static void add_call(cli_map *map, const char *key, const tp_tool_call *of) {
+  cli_map_open(map, key);
+  CLI_CALL_KEYS(ADD)
+  cli_map_close(map);
+}
+
+static void add_tool_result(cli_map *map, const char *key, const tp_tool_result *of) {
+  cli_map_open(map, key);
+  CLI_TOOL_RESULT_KEYS(ADD)
+  cli_map_close(map);
+}
+
+static void add_contribution(cli_map *map, const char *key, const cli_event *of) {
+  cli_map_open(map, key);
+  CLI_CONTRIBUTION_KEYS(ADD)
+  cli_map_close(map);
+}
+
+static void add_request(cli_map *map, const char *key, const cli_request *request) {
+  cli_map_open(map, key);
+  cli_map_add_int(map, "message_count", (int64_t)request->message_count);
+  cli_map_add_list(map, "tool_results", request->tool_results, request->tool_result_count);
+  cli_map_close(map);
+}
+
+static void add_event(cli_map *map, const cli_event *of) {
+  if (of->event.kind) {
+    CLI_EVENT_KEYS(ADD)
+  } else if (of->has_result) {
+    CLI_RESULT_KEYS(ADD)
+  } else if (of->job.id) {
+    CLI_DEAD_KEYS(ADD)
+  } else {
+    CLI_BACKGROUND_KEYS(ADD)
+  }
+}
+
 void cli_events_print(const cli_events *events, cli_output *output) {
+  tp_writer *writer;
+  cli_need(tp_writer_new(NULL, &writer));
   for (size_t i = 0; i < events->count; i++) {
+    cli_map map = {0};
     tp_fault fault = {0};
     tp__bytes line = {0};
-    tp_status status = cli_buffer_add_json(&line, cli_events_get(events, i), &fault);
+    tp_text value;
+    add_event(&map, events->items[i]);
+    tp_writer_reset(writer);
+    cli_map_write(&map, writer);
+    cli_need(tp_writer_finish(writer, &value));
+    tp_status status = cli_buffer_add_json(&line, value, &fault);
     cli_buffer_add(&line, "\n", 1);
     if (status == TP_OK) cli_print(output, line.data, line.size);
     tp__bytes_fini(&line);
     if (status != TP_OK) cli_error("warning: event %zu of a turn is left out: %s", i + 1, fault.message);
   }
+  tp_writer_free(writer);
 }
 
-void cli_events_clear(cli_events *events) { events->values.size = events->count = 0; }
+void cli_events_clear(cli_events *events) {
+  for (size_t i = 0; i < events->count; i++) {
+    free(events->items[i]->tools);
+    free((void *)(uintptr_t)events->items[i]->request.tool_results);
+    free(events->items[i]);
+  }
+  events->count = 0;
+  cli_pool_free(&events->pool);
+}
 
 void cli_events_free(cli_events *events) {
-  tp_writer_free(events->writer);
-  tp__bytes_fini(&events->values);
-  free(events->ends);
+  cli_events_clear(events);
+  free(events->items);
 }

@@ -32,8 +32,6 @@ static void append(sentence *s, const char *format, ...) {
   s->size += strlen(s->text + s->size);
 }
 
-static tp_text turn_of(tp_text event) { return cli_event_text(tp_value_get(event, "ids"), "turn"); }
-
 static void add_line(cli_summary_lines *lines, const sentence *s) {
   if (lines->count++ < CLI_SUMMARY_LINES_MAX) memcpy(lines->lines[lines->count - 1], s->text, sizeof s->text);
 }
@@ -46,41 +44,35 @@ typedef struct recall {
   size_t count;
 } recall;
 
-static void add_sources(const cli_summary *summary, recall *r, tp_text event) {
-  tp_text session = cli_event_text(tp_value_get(event, "ids"), "session");
-  tp_text sources = tp_value_get(tp_value_get(event, "contribution"), "sources");
-  for (tp_value_walk walk = {0}; tp_value_next(sources, &walk);) {
-    const char *source_session = cli_conversation_find(summary->conversation, tp_value_text(walk.value), session);
+static void add_sources(const cli_summary *summary, recall *r, const cli_event *e) {
+  for (tp_value_walk walk = {0}; tp_value_next(e->contribution.sources, &walk);) {
+    const char *source_session =
+        cli_conversation_find(summary->conversation, tp_value_text(walk.value), e->ids[TP_ID_SESSION]);
     if (!source_session) continue;
     append(&r->words, "%s%.*s (session %s)", r->count++ ? ", " : "", TEXT(tp_value_text(walk.value)), source_session);
   }
 }
 
-static void add_run_event(cli_summary *summary, tp_text event) {
-  tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state"), text = cli_event_text(event, "text");
-  bool missed = cli_text_is(state, "timed_out");
-  if (!missed && !cli_text_is(state, "failed")) return;
+static void add_run_event(cli_summary *summary, const cli_event *e) {
+  bool missed = e->run.state == TP_STATE_TIMED_OUT;
+  if (!missed && e->run.state != TP_STATE_FAILED) return;
   sentence s = {.size = 0};
-  append(&s, "%.*s in turn %.*s", TEXT(cli_event_text(run, "subscription")), TEXT(turn_of(event)));
-  if (missed)
-    append(&s, ", given up after %.0f ms",
-           (double)(cli_event_int(run, "ended_ns") - cli_event_int(run, "queued_ns")) / 1e6);
-  else if (text.size) append(&s, ": %.*s", TEXT(text));
+  append(&s, "%s in turn %.*s", e->run.subscription, TEXT(e->ids[TP_ID_TURN]));
+  if (missed) append(&s, ", given up after %.0f ms", (double)(e->run.ended_ns - e->run.queued_ns) / 1e6);
+  else if (e->event.text.size) append(&s, ": %.*s", TEXT(e->event.text));
   add_line(missed ? &summary->missed : &summary->failures, &s);
 }
 
-static void add_denial(cli_summary *summary, tp_text event, tp_text what, tp_text why) {
+static void add_denial(cli_summary *summary, const cli_event *e, tp_text what, tp_text why) {
   sentence s = {.size = 0};
-  append(&s, "%.*s in turn %.*s: %.*s", TEXT(what), TEXT(turn_of(event)), TEXT(why));
+  append(&s, "%.*s in turn %.*s: %.*s", TEXT(what), TEXT(e->ids[TP_ID_TURN]), TEXT(why));
   add_line(&summary->denials, &s);
 }
 
-static void add_call(cli_summary *summary, tp_text event) {
-  tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind");
+static void add_call(cli_summary *summary, const cli_event *e) {
   summary->calls++;
-  summary->calls_ok += cli_text_is(kind, "ok");
-  if (cli_text_is(kind, "denied"))
-    add_denial(summary, event, cli_event_text(result, "name"), cli_event_text(result, "text"));
+  summary->calls_ok += e->tool_result.kind == TP_TOOL_OK;
+  if (e->tool_result.kind == TP_TOOL_DENIED) add_denial(summary, e, e->tool_result.name, e->tool_result.text);
 }
 
 /* ---- calls that overtook each other ---- */
@@ -94,14 +86,13 @@ typedef struct batch {
   tp_text turn;
 } batch;
 
-static void batch_add(batch *b, tp_text event) {
-  int64_t index = cli_event_int(event, "call_index");
-  if (!tp_value_bool(tp_value_get(tp_value_get(event, "tool_result"), "started"), false)) return;
-  b->turn = turn_of(event);
+static void batch_add(batch *b, const cli_event *e) {
+  int64_t index = e->event.call_index;
+  if (!e->tool_result.started) return;
+  b->turn = e->ids[TP_ID_TURN];
   b->overtaken = b->overtaken || (b->count > 0 && index < b->last_index);
   b->last_index = index;
-  tp_text name = cli_event_text(tp_value_get(event, "tool_call"), "name");
-  append(&b->ended, "%s%.*s", b->count++ ? ", " : "", TEXT(name));
+  append(&b->ended, "%s%.*s", b->count++ ? ", " : "", TEXT(e->tool_call.name));
 }
 
 static void batch_end(cli_summary *summary, batch *b) {
@@ -122,17 +113,17 @@ void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_out
   summary->turns++;
   summary->outcomes[outcome]++;
   for (size_t i = 0; i < events->count; i++) {
-    tp_text event = cli_events_get(events, i), kind = cli_event_text(event, "event");
-    if (cli_text_is(kind, "turn_begin")) turn = turn_of(event);
-    else if (cli_text_is(kind, "run")) add_run_event(summary, event);
-    else if (cli_text_is(kind, "tool_end")) add_call(summary, event), batch_add(&b, event);
-    else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) batch_end(summary, &b);
-    else if (cli_text_is(kind, "context") &&
-             tp_value_count(tp_value_get(tp_value_get(event, "contribution"), "sources")) > 0) {
+    const cli_event *e = cli_events_get(events, i);
+    tp_event_kind kind = e->event.kind;
+    if (kind == TP_EVENT_TURN_BEGIN) turn = e->ids[TP_ID_TURN];
+    else if (kind == TP_EVENT_RUN) add_run_event(summary, e);
+    else if (kind == TP_EVENT_TOOL_END) add_call(summary, e), batch_add(&b, e);
+    else if (kind == TP_EVENT_MODEL_BEGIN || kind == TP_EVENT_TURN_END) batch_end(summary, &b);
+    else if (kind == TP_EVENT_CONTEXT && tp_value_count(e->contribution.sources) > 0) {
       summary->recalled++;
-      if (summary->recalls.count < CLI_SUMMARY_LINES_MAX) add_sources(summary, &r, event);
-    } else if (cli_text_is(kind, "result") && outcome == TP_TURN_DENIED)
-      add_denial(summary, event, tp_text_of("the turn itself"), cli_event_text(event, "reason"));
+      if (summary->recalls.count < CLI_SUMMARY_LINES_MAX) add_sources(summary, &r, e);
+    } else if (e->has_result && outcome == TP_TURN_DENIED)
+      add_denial(summary, e, tp_text_of("the turn itself"), e->result.reason);
   }
   if (r.count == 0) return;
   sentence s = {.size = 0};
@@ -140,13 +131,11 @@ void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_out
   add_line(&summary->recalls, &s);
 }
 
-void cli_summary_add_dead(cli_summary *summary, tp_text event) {
-  tp_text ids = tp_value_get(event, "ids"), why = cli_event_text(event, "text");
+void cli_summary_add_dead(cli_summary *summary, const cli_event *e) {
   sentence s = {.size = 0};
-  if (why.size == 0) why = cli_event_text(event, "reason");
-  append(&s, "%.*s in turn %.*s (session %.*s), after %lld attempts: %.*s", TEXT(cli_event_text(event, "handler")),
-         TEXT(turn_of(event)), TEXT(cli_event_text(ids, "session")), (long long)cli_event_int(event, "attempts"),
-         TEXT(why));
+  tp_text why = e->job.message.size ? e->job.message : tp_text_of(tp_reason_name((tp_reason)e->job.reason));
+  append(&s, "%.*s in turn %.*s (session %.*s), after %u attempts: %.*s", TEXT(e->job.handler),
+         TEXT(e->ids[TP_ID_TURN]), TEXT(e->ids[TP_ID_SESSION]), e->job.attempt, TEXT(why));
   add_line(&summary->dead_letters, &s);
 }
 

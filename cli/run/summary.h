@@ -26,7 +26,7 @@ typedef struct cli_summary {
 /** Adds a turn from its events, result included. */
 void cli_summary_add(cli_summary *summary, const cli_events *events, tp_turn_outcome outcome);
 /** Adds a background job that failed for good, from its event. */
-void cli_summary_add_dead(cli_summary *summary, tp_text event);
+void cli_summary_add_dead(cli_summary *summary, const cli_event *event);
 void cli_summary_print(const cli_summary *summary, cli_output *output);
 
 #endif

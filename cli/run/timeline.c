@@ -142,48 +142,44 @@ static void print_since(timeline *t, bool is_late, int64_t started_ns) {
 
 /* ---- phases ---- */
 
-static cli_paint paint_of(tp_text state, tp_text verdict) {
-  if (cli_text_is(verdict, "deny") || cli_text_is(state, "failed") || cli_text_is(state, "interrupted")) return CLI_BAD;
-  if (cli_text_is(verdict, "ask") || cli_text_is(state, "timed_out") || cli_text_is(state, "cancelled"))
-    return CLI_WARN;
-  return cli_text_is(state, "skipped") ? CLI_FAINT : CLI_GOOD;
+static cli_paint paint_of(uint8_t state, uint8_t verdict) {
+  if (verdict == TP_VERDICT_DENY || state == TP_STATE_FAILED || state == TP_STATE_INTERRUPTED) return CLI_BAD;
+  if (verdict == TP_VERDICT_ASK || state == TP_STATE_TIMED_OUT || state == TP_STATE_CANCELLED) return CLI_WARN;
+  return state == TP_STATE_SKIPPED ? CLI_FAINT : CLI_GOOD;
 }
 
 /* A verdict says more than that its handler succeeded. A reason that only repeats the state is left out. */
-static void write_state(tp_text run, char *ret_words, size_t size) {
-  tp_text state = cli_event_text(run, "state"), reason = cli_event_text(run, "reason"),
-          verdict = cli_event_text(run, "verdict");
-  tp_text word = cli_text_is(state, "succeeded") && !cli_text_is(verdict, "none") ? verdict : state;
+static void write_state(const tp_run_record *run, char *ret_words, size_t size) {
+  bool has_verdict = run->state == TP_STATE_SUCCEEDED && run->verdict != TP_VERDICT_NONE;
+  const char *word = has_verdict ? tp_verdict_name((tp_verdict)run->verdict) : tp_state_name((tp_state)run->state);
   bool has_reason =
-      !cli_text_is(reason, "none") && !cli_text_is(reason, "timeout") && !cli_text_is(reason, "cancelled");
-  snprintf(ret_words, size, "%.*s%s%.*s%s", (int)word.size, word.data, has_reason ? " (" : "",
-           has_reason ? (int)reason.size : 0, reason.data, has_reason ? ")" : "");
+      run->reason != TP_REASON_NONE && run->reason != TP_REASON_TIMEOUT && run->reason != TP_REASON_CANCELLED;
+  snprintf(ret_words, size, "%s%s%s%s", word, has_reason ? " (" : "",
+           has_reason ? tp_reason_name((tp_reason)run->reason) : "", has_reason ? ")" : "");
 }
 
-static void write_note(tp_text event, tp_text run, tp__bytes *note) {
-  tp_text message = cli_event_text(event, "text");
-  if (cli_text_is(cli_event_text(run, "state"), "timed_out")) tp__bytes_put_string(note, "missed its deadline");
-  else if (cli_text_is(cli_event_text(run, "execution"), "fire_and_record"))
-    tp__bytes_put_string(note, "not waited for");
+static void write_note(const cli_event *e, tp__bytes *note) {
+  tp_text message = e->event.text;
+  if (e->run.state == TP_STATE_TIMED_OUT) tp__bytes_put_string(note, "missed its deadline");
+  else if (e->run.execution == TP_EXECUTION_FIRE_AND_RECORD) tp__bytes_put_string(note, "not waited for");
   if (note->size && message.size) tp__bytes_put_string(note, "  ");
   size_t size = size_of(message, CUT_WIDTH);
   cli_visible_line((tp_text){message.data, size}, false, note);
   if (message.size > size) tp__bytes_put_string(note, "…");
 }
 
-static void print_run(timeline *t, tp_text event) {
-  tp_text run = tp_value_get(event, "run"), subscription = cli_event_text(run, "subscription");
-  int64_t started = cli_event_int(run, "started_ns"), ended = cli_event_int(run, "ended_ns");
+static void print_run(timeline *t, const cli_event *e) {
+  const tp_run_record *run = &e->run;
   char words[96], duration[32], name[TP_ID_BYTES_MAX + 3];
   tp__bytes note = {0};
   write_state(run, words, sizeof words);
-  write_note(event, run, &note);
-  snprintf(name, sizeof name, "  %.*s", (int)subscription.size, subscription.data);
-  cli_paint paint = paint_of(cli_event_text(run, "state"), cli_event_text(run, "verdict"));
+  write_note(e, &note);
+  snprintf(name, sizeof name, "  %s", run->subscription);
   const cli_cell cells[COLUMNS] = {
       [NAME] = {tp_text_of(name), CLI_NORMAL},
-      [STATE] = {tp_text_of(words), paint},
-      [DURATION] = {started ? duration_of(ended - started, duration) : (tp_text){0}, CLI_NORMAL},
+      [STATE] = {tp_text_of(words), paint_of(run->state, run->verdict)},
+      [DURATION] = {run->started_ns ? duration_of(run->ended_ns - run->started_ns, duration) : (tp_text){0},
+                    CLI_NORMAL},
       [NOTE] = {tp__bytes_text(&note), CLI_NORMAL},
   };
   print_row(t, columns, cells);
@@ -192,24 +188,19 @@ static void print_run(timeline *t, tp_text event) {
 
 /* When several entries of a phase run at once (gates of tool calls), each has one run of every subscription. The first
  * remaining run of each subscription is assigned to the entry that ended. */
-static bool seen_in(const timeline *t, const size_t *taken, size_t count, tp_text subscription) {
-  for (size_t i = 0; i < count; i++) {
-    tp_text other = cli_event_text(tp_value_get(cli_events_get(t->events, taken[i]), "run"), "subscription");
-    if (tp__same(other, subscription)) return true;
-  }
+static bool seen_in(const timeline *t, const size_t *taken, size_t count, const char *subscription) {
+  for (size_t i = 0; i < count; i++)
+    if (strcmp(cli_events_get(t->events, taken[i])->run.subscription, subscription) == 0) return true;
   return false;
 }
 
-static bool same_phase(tp_text a, tp_text b) {
-  return tp__same(cli_event_text(a, "phase"), cli_event_text(b, "phase"));
-}
+static bool same_phase(const cli_event *a, const cli_event *b) { return a->event.phase == b->event.phase; }
 
-static size_t take_runs(timeline *t, tp_text phase_end, size_t *ret_taken) {
+static size_t take_runs(timeline *t, const cli_event *phase_end, size_t *ret_taken) {
   size_t taken = 0, left = 0;
   for (size_t i = 0; i < t->runs.count; i++) {
-    tp_text event = cli_events_get(t->events, t->runs.items[i]);
-    tp_text subscription = cli_event_text(tp_value_get(event, "run"), "subscription");
-    if (same_phase(event, phase_end) && !seen_in(t, ret_taken, taken, subscription))
+    const cli_event *e = cli_events_get(t->events, t->runs.items[i]);
+    if (same_phase(e, phase_end) && !seen_in(t, ret_taken, taken, e->run.subscription))
       ret_taken[taken++] = t->runs.items[i];
     else t->runs.items[left++] = t->runs.items[i];
   }
@@ -228,64 +219,59 @@ static void print_sources(cli_output *output, tp_text sources) {
   }
 }
 
-static void print_context(timeline *t, tp_text event) {
-  tp_text contribution = tp_value_get(event, "contribution"), sources = tp_value_get(contribution, "sources");
-  bool recalled = tp_value_count(sources) > 0;
-  print_key(t, cli_event_int(event, "time_ns"), recalled ? "recalled" : "context");
+static void print_context(timeline *t, const cli_event *e) {
+  bool recalled = tp_value_count(e->contribution.sources) > 0;
+  print_key(t, e->event.time_ns, recalled ? "recalled" : "context");
   cli_paint_on(t->output, CLI_NOTE);
-  if (recalled) print_sources(t->output, sources);
-  else cli_print_cut(t->output, cli_event_text(event, "subscription"), CUT_WIDTH);
+  if (recalled) print_sources(t->output, e->contribution.sources);
+  else cli_print_cut(t->output, tp_text_of(e->event.subscription), CUT_WIDTH);
   cli_paint_off(t->output);
   cli_print_string(t->output, "  ");
-  cli_print_cut(t->output, cli_event_text(contribution, "text"), CUT_WIDTH);
+  cli_print_cut(t->output, e->contribution.text, CUT_WIDTH);
   cli_print(t->output, "\n", 1);
 }
 
-static void print_words_of(timeline *t, tp_text event, const char *key) {
-  print_key(t, cli_event_int(event, "time_ns"), key);
-  cli_print_cut(t->output, cli_event_text(event, "subscription"), CUT_WIDTH);
+static void print_words_of(timeline *t, const cli_event *e, const char *key) {
+  print_key(t, e->event.time_ns, key);
+  cli_print_cut(t->output, tp_text_of(e->event.subscription), CUT_WIDTH);
   cli_print_string(t->output, ": ");
-  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "contribution"), "text"), CUT_WIDTH);
+  cli_print_cut(t->output, e->contribution.text, CUT_WIDTH);
   cli_print(t->output, "\n", 1);
 }
 
 /* Whether the event is about a run of this subscription, in this phase, that did not succeed. */
-static bool is_trouble_of(tp_text event, tp_text other, tp_text subscription) {
-  tp_text run = tp_value_get(event, "run"), id = cli_event_text(run, "subscription");
-  if (!cli_text_is(cli_event_text(event, "event"), "run") || !same_phase(event, other)) return false;
-  if (cli_text_is(cli_event_text(run, "state"), "succeeded")) return false;
-  return tp__same(id, subscription);
+static bool is_trouble_of(const cli_event *e, const cli_event *other) {
+  if (e->event.kind != TP_EVENT_RUN || !same_phase(e, other) || e->run.state == TP_STATE_SUCCEEDED) return false;
+  return other->event.subscription && strcmp(e->run.subscription, other->event.subscription) == 0;
 }
 
 /* A handler's failure has its own line; the library's diagnostic about it adds nothing. */
-static bool repeats_a_run(const timeline *t, tp_text event) {
+static bool repeats_a_run(const timeline *t, const cli_event *e) {
   for (size_t i = 0; i < t->events->count; i++)
-    if (is_trouble_of(cli_events_get(t->events, i), event, cli_event_text(event, "subscription"))) return true;
+    if (is_trouble_of(cli_events_get(t->events, i), e)) return true;
   return false;
 }
 
 /* A warning of the turn itself: there is no end of a phase before which it could be printed. */
-static bool is_warning_of_turn(tp_text event) {
-  tp_text severity = cli_event_text(tp_value_get(event, "contribution"), "severity");
-  return cli_text_is(cli_event_text(event, "event"), "diagnostic") && cli_event_text(event, "phase").size == 0 &&
-         cli_text_is(severity, "warning");
+static bool is_warning_of_turn(const cli_event *e) {
+  return e->event.kind == TP_EVENT_DIAGNOSTIC && !e->event.phase && e->contribution.severity == TP_SEVERITY_WARNING;
 }
 
-static void print_warning(timeline *t, tp_text event) {
-  print_key(t, cli_event_int(event, "time_ns"), "note");
-  cli_print_cut(t->output, cli_event_text(event, "text"), 2 * CUT_WIDTH);
+static void print_warning(timeline *t, const cli_event *e) {
+  print_key(t, e->event.time_ns, "note");
+  cli_print_cut(t->output, e->event.text, 2 * CUT_WIDTH);
   cli_print(t->output, "\n", 1);
 }
 
 /* The contributions of an entry are printed directly before its end. */
-static void print_contributed(timeline *t, tp_text phase_end) {
+static void print_contributed(timeline *t, const cli_event *phase_end) {
   size_t left = 0;
   for (size_t i = 0; i < t->contributed.count; i++) {
-    tp_text event = cli_events_get(t->events, t->contributed.items[i]), kind = cli_event_text(event, "event");
-    if (!same_phase(event, phase_end)) t->contributed.items[left++] = t->contributed.items[i];
-    else if (cli_text_is(kind, "context")) print_context(t, event);
-    else if (cli_text_is(kind, "reminder")) print_words_of(t, event, "reminder");
-    else if (!repeats_a_run(t, event)) print_words_of(t, event, "note");
+    const cli_event *e = cli_events_get(t->events, t->contributed.items[i]);
+    if (!same_phase(e, phase_end)) t->contributed.items[left++] = t->contributed.items[i];
+    else if (e->event.kind == TP_EVENT_CONTEXT) print_context(t, e);
+    else if (e->event.kind == TP_EVENT_REMINDER) print_words_of(t, e, "reminder");
+    else if (!repeats_a_run(t, e)) print_words_of(t, e, "note");
   }
   t->contributed.count = left;
 }
@@ -293,16 +279,15 @@ static void print_contributed(timeline *t, tp_text phase_end) {
 /* ---- a phase as a whole ---- */
 
 /* Whether the run has nothing to show except that it ran. */
-static bool is_uneventful(tp_text event) {
-  tp_text run = tp_value_get(event, "run"), state = cli_event_text(run, "state");
-  if (!cli_text_is(state, "succeeded") && !cli_text_is(cli_event_text(run, "reason"), "match")) return false;
-  return cli_text_is(cli_event_text(run, "verdict"), "none") && cli_event_text(event, "text").size == 0;
+static bool is_uneventful(const cli_event *e) {
+  if (e->run.state != TP_STATE_SUCCEEDED && e->run.reason != TP_REASON_MATCH) return false;
+  return e->run.verdict == TP_VERDICT_NONE && e->event.text.size == 0;
 }
 
 /* A phase that took almost no time and had no event is shown only when all are wanted. */
-static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *runs, size_t run_count) {
-  if (t->verbose || !cli_text_is(cli_event_text(phase_end, "outcome"), "TP_OK")) return true;
-  if (cli_event_int(phase_end, "ended_ns") - cli_event_int(phase_end, "started_ns") >= SHOWN_NS) return true;
+static bool is_worth_a_line(const timeline *t, const cli_event *phase_end, const size_t *runs, size_t run_count) {
+  if (t->verbose || phase_end->event.status != TP_OK) return true;
+  if (phase_end->event.ended_ns - phase_end->event.started_ns >= SHOWN_NS) return true;
   for (size_t i = 0; i < run_count; i++)
     if (!is_uneventful(cli_events_get(t->events, runs[i]))) return true;
   for (size_t i = 0; i < t->contributed.count; i++)
@@ -310,25 +295,24 @@ static bool is_worth_a_line(const timeline *t, tp_text phase_end, const size_t *
   return false;
 }
 
-static void print_phase(timeline *t, tp_text event) {
-  tp_text outcome = cli_event_text(event, "outcome");
+static void print_phase(timeline *t, const cli_event *e) {
   size_t *taken = cli_alloc(t->runs.count * sizeof *taken);
-  size_t count = take_runs(t, event, taken);
-  if (!is_worth_a_line(t, event, taken, count)) {
+  size_t count = take_runs(t, e, taken);
+  if (!is_worth_a_line(t, e, taken, count)) {
     free(taken);
     return;
   }
   char at[32], duration[32], since[48] = "";
-  int64_t started_ns = cli_event_int(event, "started_ns"), ended_ns = cli_event_int(event, "ended_ns");
+  int64_t started_ns = e->event.started_ns, ended_ns = e->event.ended_ns;
   bool is_late = started_ns < t->shown_ns;
   if (!is_late || ended_ns > t->shown_ns) t->shown_ns = is_late ? ended_ns : started_ns;
   if (is_late) snprintf(since, sizeof since, "since %.2f", ms(started_ns - t->began_ns));
   snprintf(at, sizeof at, "%.2f", ms(t->shown_ns - t->began_ns));
-  bool denied = cli_text_is(outcome, "TP_ERR_DENIED"), good = cli_text_is(outcome, "TP_OK");
+  bool denied = e->event.status == TP_ERR_DENIED, good = e->event.status == TP_OK;
   const cli_cell cells[COLUMNS] = {
       [AT] = {tp_text_of(at), CLI_FAINT},
       [KEY] = {tp_text_of("phase"), CLI_NORMAL},
-      [NAME] = {cli_event_text(event, "phase"), CLI_BOLD},
+      [NAME] = {tp_text_of(e->phase), CLI_BOLD},
       [STATE] = {tp_text_of(good     ? ""
                             : denied ? "denied"
                                      : "failed"),
@@ -339,23 +323,22 @@ static void print_phase(timeline *t, tp_text event) {
   print_row(t, columns, cells);
   for (size_t i = 0; i < count; i++) print_run(t, cli_events_get(t->events, taken[i]));
   free(taken);
-  print_contributed(t, event);
+  print_contributed(t, e);
 }
 
 /* ---- tools ---- */
 
 /* A call that never began has no time of its own; it is placed where it ended. */
-static int64_t begin_of(tp_text call) {
-  int64_t started = cli_event_int(call, "started_ns");
-  return started ? started : cli_event_int(call, "time_ns");
+static int64_t begin_of(const cli_event *call) {
+  bool has_times = call->event.ended_ns && call->event.started_ns;
+  return has_times ? call->event.started_ns : call->event.time_ns;
 }
 
-static int64_t end_of(tp_text call) {
-  int64_t ended = cli_event_int(call, "ended_ns");
-  return ended ? ended : cli_event_int(call, "time_ns");
+static int64_t end_of(const cli_event *call) {
+  return call->event.ended_ns ? call->event.ended_ns : call->event.time_ns;
 }
 
-static void write_bar(tp_text call, int64_t first_ns, int64_t last_ns, char bar[BAR_WIDTH + 3]) {
+static void write_bar(const cli_event *call, int64_t first_ns, int64_t last_ns, char bar[BAR_WIDTH + 3]) {
   int64_t span = last_ns > first_ns ? last_ns - first_ns : 1;
   size_t from = (size_t)((begin_of(call) - first_ns) * BAR_WIDTH / span);
   size_t to = (size_t)((end_of(call) - first_ns) * BAR_WIDTH / span);
@@ -371,44 +354,39 @@ static const char *ordinal(size_t number) {
   return number < 3 ? words[number] : "then";
 }
 
-static void print_call(timeline *t, size_t place, tp_text event, int64_t first_ns, int64_t last_ns) {
-  tp_text result = tp_value_get(event, "tool_result"), kind = cli_event_text(result, "kind");
-  bool started = tp_value_bool(tp_value_get(result, "started"), false), ok = cli_text_is(kind, "ok");
+static void print_call(timeline *t, size_t place, const cli_event *e, int64_t first_ns, int64_t last_ns) {
+  const tp_tool_result *result = &e->tool_result;
   bool has_bar = t->calls.count > 1 && (!t->output->width || t->output->width >= BAR_LEAST);
   char words[TP_ID_BYTES_MAX + 64], duration[32], bar[BAR_WIDTH + 3] = "";
-  tp_text name = cli_event_text(result, "name");
-  snprintf(words, sizeof words, "  %s to end: call %lld, %.*s", ordinal(place),
-           (long long)cli_event_int(event, "call_index") + 1,
+  tp_text name = result->name;
+  snprintf(words, sizeof words, "  %s to end: call %lld, %.*s", ordinal(place), (long long)e->event.call_index + 1,
            (int)(name.size < TP_ID_BYTES_MAX ? name.size : TP_ID_BYTES_MAX), name.data);
-  if (has_bar) write_bar(event, first_ns, last_ns, bar);
+  if (has_bar) write_bar(e, first_ns, last_ns, bar);
   const cli_cell cells[COLUMNS] = {
       [NAME] = {tp_text_of(words), CLI_NORMAL},
-      [STATE] = {kind, ok ? CLI_GOOD : CLI_BAD},
-      [DURATION] = {started ? duration_of(cli_event_int(result, "duration_ns"), duration) : (tp_text){0}, CLI_NORMAL},
+      [STATE] = {tp_text_of(tp_tool_result_name(result->kind)), result->kind == TP_TOOL_OK ? CLI_GOOD : CLI_BAD},
+      [DURATION] = {result->started ? duration_of(result->duration_ns, duration) : (tp_text){0}, CLI_NORMAL},
       [NOTE] = {tp_text_of(bar), CLI_NORMAL},
   };
   print_row(t, has_bar ? columns_with_bar : columns, cells);
   cli_printf(t->output, "%*s", TEXT_COLUMN + 4, "");
-  cli_print_cut(t->output, cli_event_text(result, "text"), t->output->width ? text_width(t->output) - 4 : SIZE_MAX);
+  cli_print_cut(t->output, result->text, t->output->width ? text_width(t->output) - 4 : SIZE_MAX);
   cli_print(t->output, "\n", 1);
 }
 
 /* A step that may take long is printed when it begins. */
-static void print_call_begin(timeline *t, tp_text event) {
-  print_key(t, cli_event_int(event, "time_ns"), "tool");
-  cli_printf(t->output, "call %lld, ", (long long)cli_event_int(event, "call_index") + 1);
-  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "tool_call"), "name"), CUT_WIDTH);
-  cli_print_string(t->output, ", begins\n");
-}
-
-static void print_call_progress(timeline *t, tp_text event) {
+static void print_call_step(timeline *t, const cli_event *e) {
   char words[96];
-  print_key(t, cli_event_int(event, "time_ns"), "tool");
-  cli_printf(t->output, "call %lld, ", (long long)cli_event_int(event, "call_index") + 1);
-  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "tool_call"), "name"), CUT_WIDTH);
-  cli_event_progress(event, words, sizeof words);
+  print_key(t, e->event.time_ns, "tool");
+  cli_printf(t->output, "call %lld, ", (long long)e->event.call_index + 1);
+  cli_print_cut(t->output, e->tool_call.name, CUT_WIDTH);
+  if (e->event.kind == TP_EVENT_TOOL_BEGIN) {
+    cli_print_string(t->output, ", begins\n");
+    return;
+  }
+  cli_event_progress(e, words, sizeof words);
   cli_printf(t->output, ", at%s", words);
-  cli_print_cut(t->output, cli_event_text(event, "text"), CUT_WIDTH);
+  cli_print_cut(t->output, e->event.text, CUT_WIDTH);
   cli_print_string(t->output, "\n");
 }
 
@@ -416,9 +394,9 @@ static void print_calls(timeline *t) {
   if (t->calls.count == 0) return;
   int64_t first_ns = INT64_MAX, last_ns = 0;
   for (size_t i = 0; i < t->calls.count; i++) {
-    tp_text event = cli_events_get(t->events, t->calls.items[i]);
-    if (begin_of(event) < first_ns) first_ns = begin_of(event);
-    if (end_of(event) > last_ns) last_ns = end_of(event);
+    const cli_event *e = cli_events_get(t->events, t->calls.items[i]);
+    if (begin_of(e) < first_ns) first_ns = begin_of(e);
+    if (end_of(e) > last_ns) last_ns = end_of(e);
   }
   bool is_late = print_span_key(t, first_ns, last_ns, "tools");
   cli_printf(t->output, "%zu call%s", t->calls.count, t->calls.count > 1 ? "s at once" : "");
@@ -432,29 +410,29 @@ static void print_calls(timeline *t) {
 
 /* ---- the model ---- */
 
-/* The call of the last response with this id. */
-static tp_text call_of(const timeline *t, tp_text id) {
+/* The call of the last response with this id; NULL: none. */
+static const cli_event *call_of(const timeline *t, const char *id) {
   for (size_t i = 0; i < t->calls.count; i++) {
-    tp_text event = cli_events_get(t->events, t->calls.items[i]);
-    if (tp__same(cli_event_text(tp_value_get(event, "tool_call"), "id"), id)) return event;
+    const cli_event *e = cli_events_get(t->events, t->calls.items[i]);
+    if (cli_text_is(e->tool_call.id, id)) return e;
   }
-  return (tp_text){0};
+  return NULL;
 }
 
 /* Prints which results the model read, in the order of its request. */
-static void print_results_read(timeline *t, tp_text results) {
+static void print_results_read(timeline *t, const cli_request *request) {
   int64_t before = -1;
   bool in_call_order = true;
   cli_print_string(t->output, ", read the results of ");
-  for (tp_value_walk walk = {0}; tp_value_next(results, &walk);) {
-    tp_text call = call_of(t, tp_value_text(walk.value));
-    int64_t place = cli_event_int(call, "call_index");
+  for (size_t i = 0; i < request->tool_result_count; i++) {
+    const cli_event *call = call_of(t, request->tool_results[i]);
+    int64_t place = call ? call->event.call_index : 0;
     if (before >= 0) cli_print_string(t->output, ", ");
-    cli_print_cut(t->output, cli_event_text(tp_value_get(call, "tool_call"), "name"), CUT_WIDTH);
+    if (call) cli_print_cut(t->output, call->tool_call.name, CUT_WIDTH);
     in_call_order = in_call_order && place > before;
     before = place;
   }
-  if (in_call_order && tp_value_count(results) > 1) cli_print_string(t->output, " (in call order)");
+  if (in_call_order && request->tool_result_count > 1) cli_print_string(t->output, " (in call order)");
 }
 
 /* A response that is coming is printed word by word, because only a complete word knows its line. */
@@ -491,11 +469,11 @@ static void print_request_begin(timeline *t) {
   t->asked_ns = 0;
 }
 
-static void print_delta(timeline *t, tp_text event) {
-  tp_text text = cli_event_text(event, "text");
+static void print_delta(timeline *t, const cli_event *e) {
+  tp_text text = e->event.text;
   if (!t->streams) {
     print_request_begin(t);
-    print_key(t, cli_event_int(event, "time_ns"), "answer");
+    print_key(t, e->event.time_ns, "answer");
     cli_output_stream(t->output, true);
     t->streams = t->streamed = true;
     t->column = 0;
@@ -523,79 +501,77 @@ static void end_stream(timeline *t) {
   t->streams = false;
 }
 
-static void print_model(timeline *t, tp_text event) {
-  tp_text request = tp_value_get(event, "request"), results = tp_value_get(request, "tool_results");
-  tp_text text = cli_event_text(event, "text");
-  bool is_late = print_span_key(t, cli_event_int(event, "started_ns"), cli_event_int(event, "ended_ns"), "model");
-  bool failed = !cli_text_is(cli_event_text(event, "outcome"), "TP_OK");
+static void print_model(timeline *t, const cli_event *e) {
+  int64_t started_ns = e->event.started_ns, ended_ns = e->event.ended_ns;
+  size_t messages = e->request.message_count;
+  bool is_late = print_span_key(t, started_ns, ended_ns, "model");
+  bool failed = e->event.status != TP_OK;
   t->asked_ns = 0;
   cli_paint_on(t->output, CLI_FAINT);
-  cli_printf(t->output, "shown %lld message%s", (long long)cli_event_int(request, "message_count"),
-             cli_event_int(request, "message_count") == 1 ? "" : "s");
-  if (tp_value_count(results) > 0) print_results_read(t, results);
+  cli_printf(t->output, "shown %zu message%s", messages, messages == 1 ? "" : "s");
+  if (e->request.tool_result_count > 0) print_results_read(t, &e->request);
   if (t->retries > 0) cli_printf(t->output, ", retry %u with its pause", t->retries);
   if (failed) cli_print_string(t->output, ", did not answer");
   t->retries = failed ? t->retries + 1 : 0;
-  cli_printf(t->output, ", %.2f ms", ms(cli_event_int(event, "ended_ns") - cli_event_int(event, "started_ns")));
-  print_since(t, is_late, cli_event_int(event, "started_ns"));
+  cli_printf(t->output, ", %.2f ms", ms(ended_ns - started_ns));
+  print_since(t, is_late, started_ns);
   cli_paint_off(t->output);
   cli_print(t->output, "\n", 1);
   bool printed = t->streamed;
   t->streamed = false;
-  if (text.size == 0 || printed) return;
+  if (e->event.text.size == 0 || printed) return;
   cli_printf(t->output, "%*s", TEXT_COLUMN, "");
-  print_wrapped(t->output, text);
+  print_wrapped(t->output, e->event.text);
 }
 
 /* ---- a turn ---- */
 
-static void print_begin(timeline *t, tp_text event) {
-  t->began_ns = cli_event_int(event, "time_ns");
+static void print_begin(timeline *t, const cli_event *e) {
+  t->began_ns = e->event.time_ns;
   t->shown_ns = t->asked_ns = 0;
   t->retries = 0;
   cli_print_string(t->output, "\n  turn ");
   cli_paint_on(t->output, CLI_BOLD);
-  cli_print_cut(t->output, cli_event_text(tp_value_get(event, "ids"), "turn"), CUT_WIDTH);
+  cli_print_cut(t->output, e->ids[TP_ID_TURN], CUT_WIDTH);
   cli_paint_off(t->output);
   cli_print(t->output, "\n", 1);
   print_key(t, t->began_ns, "user");
   cli_paint_on(t->output, CLI_BOLD);
-  print_wrapped(t->output, cli_event_text(event, "text"));
+  print_wrapped(t->output, e->event.text);
   cli_paint_off(t->output);
 }
 
 /* For a turn that the history has: no event came with the answer. */
-static void print_stored(timeline *t, tp_text result) {
+static void print_stored(timeline *t, const tp_turn_result *result) {
   print_key(t, t->began_ns, "model");
   cli_print_string(t->output, "not asked: the history has this turn\n");
-  if (cli_event_text(result, "text").size == 0) return;
+  if (result->text.size == 0) return;
   cli_printf(t->output, "%*s", TEXT_COLUMN, "");
-  print_wrapped(t->output, cli_event_text(result, "text"));
+  print_wrapped(t->output, result->text);
 }
 
-static void print_end(timeline *t, tp_text result) {
-  if (tp_value_bool(tp_value_get(result, "stored"), false)) print_stored(t, result);
-  tp_text outcome = cli_event_text(result, "outcome"), reason = cli_event_text(result, "reason");
-  print_key(t, cli_event_int(result, "ended_ns"), "end");
-  bool denied = cli_text_is(outcome, "denied");
-  cli_paint_on(t->output, cli_text_is(outcome, "completed") ? CLI_GOOD : denied ? CLI_WARN : CLI_BAD);
-  cli_print(t->output, outcome.data, outcome.size);
+static void print_end(timeline *t, const tp_turn_result *result) {
+  if (result->is_stored) print_stored(t, result);
+  const char *outcome = tp_turn_outcome_name(result->outcome), *note = cli_finish_note(result);
+  const char *ending = tp_turn_ending_name(result->outcome, result->code);
+  print_key(t, result->ended_ns, "end");
+  bool denied = result->outcome == TP_TURN_DENIED;
+  cli_paint_on(t->output, result->outcome == TP_TURN_COMPLETED ? CLI_GOOD : denied ? CLI_WARN : CLI_BAD);
+  cli_print_string(t->output, outcome);
   cli_paint_off(t->output);
-  tp_text ending = cli_event_text(result, "ending");
-  bool names_more = !tp__same(ending, outcome) && !cli_text_is(ending, "error");
-  if (names_more) cli_printf(t->output, " (%.*s)", (int)ending.size, ending.data);
-  if (reason.size) {
+  bool names_more = strcmp(ending, outcome) != 0 && strcmp(ending, "error") != 0;
+  if (names_more) cli_printf(t->output, " (%s)", ending);
+  if (result->reason.size) {
     tp__bytes words = {0};
-    cli_field_words(reason, true, &words);
+    cli_field_words(result->reason, true, &words);
     cli_print_string(t->output, ": ");
     cli_print_cut(t->output, tp__bytes_text(&words), 2 * CUT_WIDTH);
     tp__bytes_fini(&words);
   }
-  tp_text note = cli_event_text(result, "note");
-  if (note.size) {
+  if (note) {
     cli_print_string(t->output, ": ");
     cli_paint_on(t->output, CLI_WARN);
-    cli_print(t->output, note.data, note.size);
+    cli_print_string(t->output, note);
     cli_paint_off(t->output);
   }
   cli_print(t->output, "\n", 1);
@@ -608,36 +584,58 @@ static void append_index(cli_numbers *list, size_t index) {
 
 /* The phases after a call are printed after the block of the calls. */
 static void print_or_defer(timeline *t, size_t index) {
-  tp_text event = cli_events_get(t->events, index), phase = cli_event_text(event, "phase");
-  if (t->calls.count > 0 && (cli_text_is(phase, "tool.result") || cli_text_is(phase, "tool.post")))
-    append_index(&t->after_calls, index);
-  else print_phase(t, event);
+  const cli_event *e = cli_events_get(t->events, index);
+  bool is_after_call = e->phase && (strcmp(e->phase, "tool.result") == 0 || strcmp(e->phase, "tool.post") == 0);
+  if (t->calls.count > 0 && is_after_call) append_index(&t->after_calls, index);
+  else print_phase(t, e);
 }
 
 /* The calls are needed until the model has read their results. */
 static void print_event(timeline *t, size_t index) {
-  tp_text event = cli_events_get(t->events, index), kind = cli_event_text(event, "event");
-  if (cli_text_is(kind, "model_delta")) {
-    print_delta(t, event);
+  const cli_event *e = cli_events_get(t->events, index);
+  if (e->event.kind == TP_EVENT_MODEL_DELTA) {
+    print_delta(t, e);
     return;
   }
   end_stream(t);
-  if (cli_text_is(kind, "turn_begin")) print_begin(t, event);
-  else if (cli_text_is(kind, "run")) append_index(&t->runs, index);
-  else if (cli_text_is(kind, "phase_end")) print_or_defer(t, index);
-  else if (cli_text_is(kind, "tool_begin")) print_call_begin(t, event);
-  else if (cli_text_is(kind, "tool_progress")) print_call_progress(t, event);
-  else if (cli_text_is(kind, "tool_end")) append_index(&t->calls, index);
-  else if (cli_text_is(kind, "model_begin") || cli_text_is(kind, "turn_end")) {
-    print_calls(t);
-    t->asked_ns = cli_text_is(kind, "model_begin") ? cli_event_int(event, "time_ns") : 0;
-  } else if (cli_text_is(kind, "model_end")) {
-    print_model(t, event);
-    t->calls.count = 0;
-  } else if (is_warning_of_turn(event)) print_warning(t, event);
-  else if (cli_text_is(kind, "context") || cli_text_is(kind, "reminder") || cli_text_is(kind, "diagnostic"))
-    append_index(&t->contributed, index);
-  else if (cli_text_is(kind, "result")) print_end(t, event);
+  if (is_warning_of_turn(e)) {
+    print_warning(t, e);
+    return;
+  }
+  switch (e->event.kind) {
+    case TP_EVENT_TURN_BEGIN:
+      print_begin(t, e);
+      break;
+    case TP_EVENT_RUN:
+      append_index(&t->runs, index);
+      break;
+    case TP_EVENT_PHASE_END:
+      print_or_defer(t, index);
+      break;
+    case TP_EVENT_TOOL_BEGIN:
+    case TP_EVENT_TOOL_PROGRESS:
+      print_call_step(t, e);
+      break;
+    case TP_EVENT_TOOL_END:
+      append_index(&t->calls, index);
+      break;
+    case TP_EVENT_MODEL_BEGIN:
+    case TP_EVENT_TURN_END:
+      print_calls(t);
+      t->asked_ns = e->event.kind == TP_EVENT_MODEL_BEGIN ? e->event.time_ns : 0;
+      break;
+    case TP_EVENT_MODEL_END:
+      print_model(t, e);
+      t->calls.count = 0;
+      break;
+    case TP_EVENT_CONTEXT:
+    case TP_EVENT_REMINDER:
+    case TP_EVENT_DIAGNOSTIC:
+      append_index(&t->contributed, index);
+      break;
+    default:
+      if (e->has_result) print_end(t, &e->result);
+  }
 }
 
 void cli_timeline_session(cli_output *output, const char *session, const char *tenant, const char *workspace) {
@@ -669,7 +667,7 @@ void cli_timeline_free(cli_timeline *t) {
 
 void cli_timeline_session_end(cli_timeline *t, bool any_background, int64_t waited_ns) {
   if (t->events->count > 0) {
-    t->began_ns = cli_event_int(cli_events_get(t->events, 0), "time_ns");
+    t->began_ns = cli_events_get(t->events, 0)->event.time_ns;
     t->shown_ns = t->asked_ns = 0;
     cli_print_string(t->output, "\n  end of the session\n");
     for (size_t i = 0; i < t->events->count; i++) print_event(t, i);
