@@ -24,6 +24,9 @@ typedef struct tp_history_claim {
   uint64_t position; /* the position of the next message */
   uint64_t first;    /* position of the first message that load gave: tp_history_load.after; 0: it gave all */
   uint64_t retry_ms; /* with TP_ERR_BUSY: the rest of the holder's lease; 0: not known */
+  /** Which file or database has the session: a store of the same one has the same number, and no other one has it
+   *  meanwhile. 0: not known. It comes back with the fence, in tp_tool_start_record and in tp_job. */
+  uint64_t origin;
 } tp_history_claim;
 
 struct tp_store_owner;
@@ -600,8 +603,10 @@ typedef struct tp_tool_start_record {
   tp_text arguments; /* a value: content, of which a store keeps only a keyed hash */
   /** The fence of the turn's claim (tp_history_claim) of its session; 0: the turn has no claim. A store that also has
    *  the history returns TP_ERR_FENCED when the session has another fence now, so that a turn whose session was taken
-   *  over begins no call. */
+   *  over begins no call. It also does when it has no such session any more, and origin says that it had it. */
   uint64_t fence;
+  /** The origin of that claim (tp_history_claim); 0: not known. */
+  uint64_t origin;
 } tp_tool_start_record;
 
 /** The end of a tool call. */
@@ -661,8 +666,10 @@ typedef struct tp_job {
   /** In an insert: the fence of the turn's claim (tp_history_claim) of the session that the payload's ids name; 0: the
    *  turn has no claim. It is not stored, and is 0 in a job that the store passes out. A store that also has the
    *  history returns TP_ERR_FENCED when the session has another fence now, so that a turn whose session was taken over
-   *  inserts no new job. */
+   *  inserts no new job. It also does when it has no such session any more, and origin says that it had it. */
   uint64_t fence;
+  /** In an insert: the origin of that claim (tp_history_claim); 0: not known. Not stored, as fence. */
+  uint64_t origin;
 } tp_job;
 
 /** The function that tp_store.job_watch gives to the store. Threads: any. */

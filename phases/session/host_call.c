@@ -102,6 +102,7 @@ void tp__host_call_take_claim(tp__host_call *call) {
   call->session->claim = call->claim;
   call->session->has_claim = true;
   call->turn->fence = call->claim.fence;
+  call->turn->fence_origin = call->claim.origin;
   call->claim.fence = 0;
 }
 

@@ -144,7 +144,8 @@ void tp__toolcall_commit_start(tp__tool_slot *slot) {
                                     .call_id = call_id,
                                     .tool = slot->tool->name,
                                     .arguments = arguments,
-                                    .fence = TP__BUG(TP__BUG_UNFENCED_CALL) ? 0 : slot->dispatch->turn->core.fence};
+                                    .fence = TP__BUG(TP__BUG_UNFENCED_CALL) ? 0 : slot->dispatch->turn->core.fence,
+                                    .origin = slot->dispatch->turn->core.fence_origin};
   start_commit(k, put_start, start_ended);
 }
 

@@ -883,7 +883,8 @@ bool tp__jobs_add(tp__entry *e, uint32_t index, const tp__payload *payload, cons
                 .subscription = tp_text_of(node->subscription_name),
                 .idempotency_key = key,
                 .order_key = payload->ids[TP_ID_SESSION],
-                .fence = TP__BUG(TP__BUG_UNFENCED_JOB) ? 0 : e->turn->fence};
+                .fence = TP__BUG(TP__BUG_UNFENCED_JOB) ? 0 : e->turn->fence,
+                .origin = e->turn->fence_origin};
   set_policies(&job, node);
   job_of_node of = {.entry = e,
                     .index = index,
@@ -909,7 +910,8 @@ tp_reason tp__jobs_add_contributed(const tp__turn *turn, const tp_contribution *
                 .subscription = contribution->domain,
                 .idempotency_key = contribution->key,
                 .order_key = contribution->text.size ? contribution->text : turn->ids[TP_ID_SESSION],
-                .fence = turn->fence};
+                .fence = turn->fence,
+                .origin = turn->fence_origin};
   const tp__node *node;
   const tp__plan *plan;
   tp__snapshot *snapshot =

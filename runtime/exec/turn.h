@@ -78,8 +78,9 @@ struct tp__turn {
   tp_text caller_job, triggered_by, environment; /* of the request; like the ids */
   uint64_t jobs_process, jobs_turn; /* owner: used in the keys of jobs of its subscriptions, so that the keys are equal
                                       when the jobs are made again; 0: the entry's ids are used */
-  uint64_t fence;     /* owner: the fence of its claim of its session, until it has appended; 0: it has none */
-  char identity[152]; /* the first bytes of the arena; ids seldom need more */
+  uint64_t fence;        /* owner: the fence of its claim of its session, until it has appended; 0: it has none */
+  uint64_t fence_origin; /* owner: of that claim; has no meaning without a fence */
+  char identity[144];    /* the first bytes of the arena; ids seldom need more */
 };
 _Static_assert(offsetof(tp__turn, runtime) % 64 == 0 && offsetof(tp__turn, records) == offsetof(tp__turn, runtime) + 64,
                "what a begin writes is one line");

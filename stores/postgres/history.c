@@ -91,6 +91,7 @@ static void fill_claim(const tp__pg_operation *o, tp_history_claim *to) {
     to->fence = o->claim.fence;
     to->position = o->claim.position;
     to->first = o->claim.first;
+    to->origin = tp__pg_origin(o->postgres);
   }
   if (o->work.status == TP_ERR_BUSY) to->retry_ms = o->claim.retry_ms;
 }

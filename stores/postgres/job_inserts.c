@@ -19,6 +19,7 @@ typedef struct insertion {
   int64_t order_hash, batch;
   tp_text owner[2]; /* tenant and session of the turn that inserts it */
   tp_text names[2]; /* the same as names of a session; empty if the job has no fence */
+  int64_t is_own;   /* 1: the history of its session is in this database */
 } insertion;
 
 /* Locks the sessions whose turns insert jobs, so that they do not change until the jobs are committed. */
@@ -28,19 +29,21 @@ static const char lock_sessions[] =
 
 /* Parameters: 1 now, 2 most, 3 whether to count, 4 k, 5 key_hash, 6 batch, 7 tenant, 8 name, 9 fence, 10 order_hash,
  * 11 attempts_max, 12 backoff, 13 backoff_ms, 14 limit_ms, 15 phase, 16 contract_version, 17 handler, 18 subscription,
- * 19 idempotency_key, 20 order_key, 21 payload, 22 and 23 tenant and session, which may have any bytes. */
+ * 19 idempotency_key, 20 order_key, 21 payload, 22 and 23 tenant and session, which may have any bytes, 24 whether the
+ * history of the session is in this database. */
 static const char insert_jobs[] =
     "WITH open AS (SELECT CASE WHEN $3::bigint = 1 THEN (SELECT count(*) FROM @.job) ELSE -1 END AS jobs),"
     " c AS (SELECT * FROM unnest($4::bigint[], $5::bytea[], $6::bigint[], $7::text[], $8::text[], $9::bigint[],"
     " $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],"
-    " $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[], $22::bytea[], $23::bytea[])"
+    " $17::bytea[], $18::bytea[], $19::bytea[], $20::bytea[], $21::bytea[], $22::bytea[], $23::bytea[], $24::bigint[])"
     " AS c(k, key_hash, batch, tenant, name, fence, order_hash, attempts_max, backoff, backoff_ms, limit_ms, phase,"
-    " contract_version, handler, subscription, idempotency_key, order_key, payload, owner, session)),"
+    " contract_version, handler, subscription, idempotency_key, order_key, payload, owner, session,"
+    " is_own)),"
     " new AS (SELECT c.*, row_number() OVER (ORDER BY c.k) AS n FROM c"
     " WHERE c.k = (SELECT min(x.k) FROM c x WHERE x.key_hash = c.key_hash)"
     " AND NOT EXISTS (SELECT 1 FROM @.job_key y WHERE y.hash = c.key_hash)"
-    " AND NOT EXISTS (SELECT 1 FROM @.session s WHERE c.fence <> 0 AND s.tenant = c.tenant AND s.name = c.name"
-    " AND s.epoch <> c.fence)),"
+    " AND (c.fence = 0 OR coalesce((SELECT s.epoch = c.fence FROM @.session s WHERE s.tenant = c.tenant"
+    " AND s.name = c.name), c.is_own = 0))),"
     " named AS (INSERT INTO @.job_key (hash, batch) SELECT new.key_hash, new.batch FROM new, open"
     " WHERE open.jobs < 0 OR open.jobs + new.n <= $2::bigint ORDER BY new.k ON CONFLICT (hash) DO NOTHING"
     " RETURNING id, hash),"
@@ -68,6 +71,7 @@ static tp_status read_insertion(tp__pg_store *s, const tp_job *theirs, insertion
   i->owner[0] = i->owner[1] = i->names[0] = i->names[1] = (tp_text){"", 0};
   tp__job_owner(i->job.payload, i->owner);
   if (i->job.fence) memcpy(i->names, i->owner, sizeof i->names);
+  i->is_own = tp__pg_is_own(s, i->job.origin);
   return TP_OK;
 }
 
@@ -125,6 +129,7 @@ static void put_insertions(tp__pg_parameters *p, const insertion *list, size_t c
   tp__pg_put_texts(p, FIRST(job.payload));
   tp__pg_put_texts(p, FIRST(owner[0]));
   tp__pg_put_texts(p, FIRST(owner[1]));
+  tp__pg_put_ints(p, FIRST_INT(is_own));
 }
 
 enum { LOCKED, INSERTED, FOUND };
@@ -159,11 +164,13 @@ static tp_status refuse_insert(const tp__pg_store *s, tp_status status, tp_fault
 static void read_answers(const tp__pg_request *r, const insertion *list, size_t count, uint64_t *ret_ids,
                          bool *ret_existed, tp_status *ret_statuses) {
   const PGresult *locked = tp__pg_request_rows(r, LOCKED), *found = tp__pg_request_rows(r, FOUND);
-  for (size_t i = 0; i < count; i++) ret_statuses[i] = TP_ERR_FULL;
+  for (size_t i = 0; i < count; i++)
+    ret_statuses[i] = list[i].job.fence && list[i].is_own ? TP_ERR_FENCED : TP_ERR_FULL; /* without a row of it */
   for (int row = 0; row < PQntuples(locked); row++) {
     size_t i = (size_t)tp__pg_int(locked, row, 0);
     assert(i < count);
-    if (list[i].job.fence && (uint64_t)tp__pg_int(locked, row, 1) != list[i].job.fence) ret_statuses[i] = TP_ERR_FENCED;
+    bool is_fenced = list[i].job.fence && (uint64_t)tp__pg_int(locked, row, 1) != list[i].job.fence;
+    ret_statuses[i] = is_fenced ? TP_ERR_FENCED : TP_ERR_FULL;
   }
   for (int row = 0; row < PQntuples(found); row++) {
     size_t i = (size_t)tp__pg_int(found, row, 0);

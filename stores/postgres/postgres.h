@@ -115,6 +115,9 @@ struct tp_postgres {
   int64_t batches; /* how many batch numbers were given */
 };
 
+/** tp_history_claim.origin of its claims; never 0. */
+static inline uint64_t tp__pg_origin(const tp_postgres *pg) { return (uint64_t)pg->batch_base | 1; }
+
 extern const tp__pg_class tp__pg_history_class;
 extern const tp_history tp__pg_history_face;
 /** A number by which a change that may be made twice is recognized in the database: random for each process, never

@@ -48,6 +48,10 @@ void tp__pg_store_hash(const tp__pg_store *store, tp_text content, unsigned char
 void tp__pg_long_hash(tp_text text, unsigned char ret_hash[TP__PG_HASH_BYTES]);
 /** The first 8 bytes of the SHA-256 of texts, each with its length: for an index, since texts may be long. */
 int64_t tp__pg_short_hash(const tp_text *texts, size_t count);
+/** Whether a claim is of the history of this store's handle (tp_history_claim.origin). */
+static inline bool tp__pg_is_own(const tp__pg_store *store, uint64_t origin) {
+  return origin != 0 && origin == tp__pg_origin(store->postgres);
+}
 /** The time of a request; -1: the server's clock counts. */
 int64_t tp__pg_store_now(const tp__pg_store *store, int64_t now_ms);
 /** The server's clock, or the parameter if it is not negative. */

@@ -16,10 +16,11 @@
 static const char lock_session[] = "SELECT epoch FROM @.session WHERE tenant = $1::text AND name = $2::text FOR SHARE";
 
 /* What both statements begin with: 1 turn_hash, 2 tenant, 3 session, 4 turn, 5 tool, 6 hash of the arguments,
- * 7 run_process, 8 run_turn, 9 batch, 10 fence, 11 tenant and 12 session as names of a session. */
-#define IS_OURS                                                                                                 \
-  "($10::bigint = 0 OR NOT EXISTS (SELECT 1 FROM @.session s WHERE s.tenant = $11::text AND s.name = $12::text" \
-  " AND s.epoch <> $10::bigint))"
+ * 7 run_process, 8 run_turn, 9 batch, 10 fence, 11 tenant and 12 session as names of a session, 13 whether its history
+ * is in this database. */
+#define IS_OURS                                                                                            \
+  "($10::bigint = 0 OR coalesce((SELECT s.epoch = $10::bigint FROM @.session s WHERE s.tenant = $11::text" \
+  " AND s.name = $12::text), $13::bigint = 0))"
 #define OF_TURN "t.turn_hash = $1::bigint AND t.tenant = $2::bytea AND t.session = $3::bytea AND t.turn = $4::bytea"
 /* When the request is in doubt, a row that this call made or took before has its number. */
 static const char take_earlier[] =
@@ -28,11 +29,11 @@ static const char take_earlier[] =
     " AND t.tool = $5::bytea AND t.arguments = $6::bytea AND (t.run_process <> $7::bigint OR t.run_turn <> $8::bigint)"
     " AND NOT EXISTS (SELECT 1 FROM @.tool_start x WHERE x.turn_hash = $1::bigint AND $9::bigint IN (x.batch, x.taken))"
     " AND " IS_OURS " ORDER BY t.id LIMIT 1 FOR UPDATE)";
-/* 13 call_id, 14 call_index, 15 started. */
+/* 14 call_id, 15 call_index, 16 started. */
 static const char insert_start[] =
     "INSERT INTO @.tool_start (turn_hash, tenant, session, turn, tool, arguments, call_id, call_index, started_unix_ms,"
     " run_process, run_turn, batch, taken, kind) SELECT $1::bigint, $2::bytea, $3::bytea, $4::bytea, $5::bytea,"
-    " $6::bytea, $13::bytea, $14::bigint, $15::bigint, $7::bigint, $8::bigint, $9::bigint, 0, 0 WHERE " IS_OURS
+    " $6::bytea, $14::bytea, $15::bigint, $16::bigint, $7::bigint, $8::bigint, $9::bigint, 0, 0 WHERE " IS_OURS
     " AND NOT EXISTS (SELECT 1 FROM @.tool_start x WHERE x.turn_hash = $1::bigint AND $9::bigint IN (x.batch,"
     " x.taken))";
 /* 1 turn_hash, 2 batch. */
@@ -45,8 +46,8 @@ const char tp__pg_forget_results_sql[] =
 
 enum { LOCKED, TAKEN, INSERTED, FOUND };
 
-static void put_call(tp__pg_parameters *p, const tp_tool_start_record *start, const tp_text *ids, int64_t turn_hash,
-                     const unsigned char *hash, int64_t batch) {
+static void put_call(tp__pg_parameters *p, const tp__pg_store *s, const tp_tool_start_record *start, const tp_text *ids,
+                     int64_t turn_hash, const unsigned char *hash, int64_t batch) {
   tp__pg_parameter_int(p, turn_hash);
   for (int i = 0; i < 3; i++) tp__pg_parameter_text(p, ids[i]);
   tp__pg_parameter_text(p, start->tool);
@@ -56,6 +57,7 @@ static void put_call(tp__pg_parameters *p, const tp_tool_start_record *start, co
   tp__pg_parameter_int(p, batch);
   tp__pg_parameter_int(p, (int64_t)start->fence);
   for (int i = 0; i < 2; i++) tp__pg_parameter_text(p, start->fence ? ids[i] : (tp_text){"", 0});
+  tp__pg_parameter_int(p, tp__pg_is_own(s, start->origin));
 }
 
 static void make_request(tp__pg_store *s, const tp_tool_start_record *start, int64_t batch, tp__pg_request *r) {
@@ -69,9 +71,9 @@ static void make_request(tp__pg_store *s, const tp_tool_start_record *start, int
   tp__pg_request_init(r, s->postgres, TP__PG_WRITES, "keep that a tool call begins");
   tp__pg_parameters *p = tp__pg_request_add(r, lock_session);
   for (int i = 0; i < 2; i++) tp__pg_parameter_text(p, start->fence ? ids[i] : (tp_text){"", 0});
-  put_call(tp__pg_request_add(r, take_earlier), start, ids, turn_hash, hash, batch);
+  put_call(tp__pg_request_add(r, take_earlier), s, start, ids, turn_hash, hash, batch);
   p = tp__pg_request_add(r, insert_start);
-  put_call(p, start, ids, turn_hash, hash, batch);
+  put_call(p, s, start, ids, turn_hash, hash, batch);
   tp__pg_parameter_text(p, start->call_id);
   tp__pg_parameter_int(p, start->call_index);
   tp__pg_parameter_int(p, start->started_unix_ms);
@@ -102,8 +104,9 @@ tp_status tp__pg_tool_start(void *ctx, const tp_tool_start_record *theirs, uint6
   status = tp__pg_request_run(&r, fault);
   if (status == TP_OK) {
     const PGresult *locked = tp__pg_request_rows(&r, LOCKED), *found = tp__pg_request_rows(&r, FOUND);
-    bool has_session = start.fence && PQntuples(locked) > 0;
-    if (has_session && (uint64_t)tp__pg_int(locked, 0, 0) != start.fence)
+    bool is_fenced = start.fence && (PQntuples(locked) > 0 ? (uint64_t)tp__pg_int(locked, 0, 0) != start.fence
+                                                           : tp__pg_is_own(s, start.origin));
+    if (is_fenced)
       status =
           tp__refuse(fault, TP_ERR_FENCED, s->postgres->target.name,
                      "%s: the session was taken over by another process while its turn ran", s->postgres->target.name);

@@ -262,6 +262,7 @@ static void fill_claim(const tp_history_load *request, uint64_t number, uint64_t
   claim->number = number;
   claim->fence = fence;
   claim->position = (uint64_t)found[NEXT];
+  claim->origin = 0;
   claim->first = request->number == number && request->after <= claim->position ? request->after : 0;
 }
 
@@ -281,6 +282,7 @@ static int claim_locked(tp__claims *c, claiming *w) {
   if (rc == SQLITE_OK)
     rc = tp__sqlite_run(update, tp__sqlite_bind_ints(update, (const int64_t[]){found[ID], process}, 2));
   fill_claim(w->request, (uint64_t)found[ID], next_epoch(found[ID], found[EPOCH]), found);
+  w->request->claim->origin = c->origin;
   return rc == SQLITE_OK ? renew_locked(c, w->request->owner, &w->lease_end_ms) : rc;
 }
 
@@ -355,7 +357,11 @@ int tp__claims_end_locked(tp__claims *c, const tp_history_claim *claim, size_t c
 
 tp_status tp__claims_init(tp__claims *c, tp__lock *connection, sqlite3 *db, const char *path, uint32_t lease_ms,
                           tp_fault *fault) {
-  *c = (tp__claims){.connection = connection, .db = db, .path = path, .lease_ms = lease_ms ? lease_ms : LEASE_MS};
+  *c = (tp__claims){.connection = connection,
+                    .db = db,
+                    .path = path,
+                    .lease_ms = lease_ms ? lease_ms : LEASE_MS,
+                    .origin = tp__sqlite_origin(db)};
   tp__lock_condition_init(&c->wanted);
   for (int i = 0; i < TP__CLAIM_STATEMENTS; i++) {
     int rc = tp__sqlite_prepare(db, claim_sql[i], &c->statements[i]);

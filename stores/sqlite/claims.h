@@ -54,6 +54,7 @@ typedef struct tp__claims {
   sqlite3 *db;
   const char *path;
   int64_t lease_ms;
+  uint64_t origin; /* tp__sqlite_origin() */
   /* ---- under the connection's lock */
   sqlite3_stmt *statements[TP__CLAIM_STATEMENTS];
   tp__lease *leases;

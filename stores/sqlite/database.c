@@ -166,6 +166,13 @@ static tp_status connect_to(const char *path, sqlite3 **ret_db, tp_fault *fault)
   return TP_OK;
 }
 
+uint64_t tp__sqlite_origin(sqlite3 *db) {
+  struct stat found;
+  const char *path = sqlite3_db_filename(db, "main");
+  if (!path || !path[0] || stat(path, &found) != 0) return 0;
+  return ((uint64_t)found.st_dev * UINT64_C(0x9E3779B97F4A7C15) + (uint64_t)found.st_ino) | 1;
+}
+
 int tp__sqlite_once(sqlite3 *db, const char *sql, const int64_t *values, int count, int64_t *ret_number) {
   assert(sql && count >= 0 && (values || count == 0));
   sqlite3_stmt *statement = NULL;

@@ -52,6 +52,10 @@ tp_status tp__sqlite_fail(sqlite3 *db, const char *path, const char *doing, int 
  *          was. */
 tp_status tp__sqlite_open(const char *path, const tp__sqlite_schema *schema, sqlite3 **ret_db, tp_fault *fault);
 
+/** A number of the file that no other file has while it is open (tp_history_claim.origin); 0: it is not known, as of a
+ *  database in memory. */
+uint64_t tp__sqlite_origin(sqlite3 *db);
+
 /** Runs a statement of one step once, with integers bound at 1 and after it.
  *  @param ret_number  the first column of its row; 0 when it gave no row, or NULL. May be NULL.
  *  @return SQLITE_OK or the error. */

@@ -100,7 +100,7 @@ static int write_insertion(void *ctx) {
   i->existed = rc == SQLITE_ROW;
   if (rc != SQLITE_DONE) return rc == SQLITE_ROW ? SQLITE_OK : rc;
   tp__job_owner(i->job.payload, owner);
-  rc = tp__sqlite_look_for_fence_locked(i->s, owner, i->job.fence, &is_fenced);
+  rc = tp__sqlite_look_for_fence_locked(i->s, owner, i->job.fence, i->job.origin, &is_fenced);
   if (rc == SQLITE_OK) rc = count_open_locked(i->s, &open);
   if (is_fenced) i->refusal = TP_ERR_FENCED;
   else if (open >= (int64_t)i->s->options.jobs_max) i->refusal = TP_ERR_FULL;

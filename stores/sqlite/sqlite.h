@@ -103,6 +103,7 @@ typedef struct tp__sqlite_store {
   /* never changes after open */
   char *path;
   tp_sqlite_store_options options; /* without zeros */
+  uint64_t origin;                 /* tp__sqlite_origin() */
   tp__writer writer;
   tp__group group; /* for data that must be on the disk when the writing function returns */
   bool retention_failed, too_large, has_no_key; /* only for the writer's thread: already logged */
@@ -215,9 +216,11 @@ int tp__sqlite_write_content_locked(tp__sqlite_store *s, const tp_content_record
 tp_status tp__sqlite_tool_start(void *ctx, const tp_tool_start_record *start, uint64_t *ret_start_id,
                                 tp_tool_end_fn earlier, void *earlier_ctx, tp_fault *fault);
 tp_status tp__sqlite_tool_end(void *ctx, const tp_tool_end_record *end, tp_fault *fault);
-/** Whether another turn has claimed the session since. For a session that the file does not have, this is not known.
- *  @param session  tenant and session. @param fence 0: the turn has no claim, so it is never fenced. */
-int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[2], uint64_t fence,
+/** Whether another turn has claimed the session since, or it was deleted. Whether it was deleted is known only of a
+ *  claim of this file.
+ *  @param session  tenant and session. @param fence 0: the turn has no claim, so it is never fenced.
+ *  @param origin   of the claim. */
+int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[2], uint64_t fence, uint64_t origin,
                                      bool *ret_is_fenced);
 /** @return TP_ERR_FENCED */
 tp_status tp__sqlite_refuse_fenced(const tp__sqlite_store *s, tp_fault *fault);

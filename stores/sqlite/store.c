@@ -364,6 +364,7 @@ static tp_status open_file(tp__sqlite_store *s, tp_fault *fault) {
   }
   schema.busy_ms = (int)s->options.busy_ms;
   tp_status status = tp__sqlite_open(s->path, &schema, &s->db, fault);
+  if (status == TP_OK) s->origin = tp__sqlite_origin(s->db);
   for (int i = 0; i < TP__STATEMENTS && status == TP_OK; i++) {
     int rc = tp__sqlite_prepare(s->db, tp__sqlite_store_sql[i], &s->statements[i]);
     if (rc != SQLITE_OK) status = tp__store_fail(s, s->db, "prepare", rc, fault);

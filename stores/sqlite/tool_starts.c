@@ -79,7 +79,7 @@ typedef struct starting {
   int64_t row;
 } starting;
 
-int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[2], uint64_t fence,
+int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[2], uint64_t fence, uint64_t origin,
                                      bool *ret_is_fenced) {
   TP__LOCKED(&s->mutex);
   sqlite3_stmt *find = s->statements[TP__FIND_FENCE];
@@ -91,6 +91,8 @@ int tp__sqlite_look_for_fence_locked(tp__sqlite_store *s, const tp_text session[
     int64_t epoch = sqlite3_column_int64(find, 0), id = sqlite3_column_int64(find, 1);
     bool has_looked = (fence & TP__FENCE_OF_LOOK) != 0;
     *ret_is_fenced = has_looked ? !tp__claims_look_holds(fence, id, epoch) : fence != (uint64_t)epoch;
+  } else if (rc == SQLITE_DONE) {
+    *ret_is_fenced = origin != 0 && origin == s->origin; /* its session was deleted */
   }
   tp__sqlite_release(find);
   return rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
@@ -118,7 +120,7 @@ static int write_start(void *ctx) {
                               .call_id = w->start.call_id,
                               .hash = {(const char *)hash, sizeof hash}};
   const tp_text session[] = {start.tenant, start.session};
-  int looked = tp__sqlite_look_for_fence_locked(w->s, session, w->start.fence, &is_fenced);
+  int looked = tp__sqlite_look_for_fence_locked(w->s, session, w->start.fence, w->start.origin, &is_fenced);
   if (looked != SQLITE_OK) return looked;
   if (is_fenced) {
     w->hashed = tp__sqlite_refuse_fenced(w->s, &w->fault);

@@ -667,6 +667,8 @@ static void play_job(tp_store *store, const char *key, int cut) {
   assert_int_equal(count_jobs(store, 0), 0); /* none is open or dead */
 }
 
+static uint64_t origin; /* of the claim of the next call */
+
 static tp_status start_tool(tp_store *store, uint64_t turn, const char *session, uint64_t fence, uint64_t *ret_id) {
   const tp_text ids[TP_ID_COUNT] = {[TP_ID_SESSION] = tp_text_of(session), [TP_ID_TURN] = TEXT("turn")};
   const tp_tool_start_record start = {.struct_size = sizeof start,
@@ -676,7 +678,8 @@ static tp_status start_tool(tp_store *store, uint64_t turn, const char *session,
                                       .id_count = TP_ID_COUNT,
                                       .tool = TEXT("pay"),
                                       .arguments = TEXT("ten"),
-                                      .fence = fence};
+                                      .fence = fence,
+                                      .origin = origin};
   *ret_id = 0;
   earlier_calls = 0;
   return store->tool_start(store->ctx, &start, ret_id, note_earlier, NULL, NULL);
@@ -861,6 +864,19 @@ TEST(turn_whose_session_was_begun_anew_begins_no_call_and_inserts_no_job) {
   job.fence = claims[1].fence;
   assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), TP_OK);
   assert_int_equal(store->job_discard(store->ctx, id, 0, NULL), TP_OK);
+  /* and deleted, and not begun again: known of a claim of this database only */
+  run_sql("DELETE FROM turnphase.session WHERE name = 'anew'");
+  const uint64_t origins[] = {claims[1].origin, claims[1].origin ^ 2, 0};
+  static const char *const keys[] = {"own", "other", "not known"};
+  for (size_t i = 0; i < COUNT(origins); i++) {
+    tp_status wanted = i == 0 ? TP_ERR_FENCED : TP_OK;
+    origin = job.origin = origins[i];
+    job.idempotency_key = tp_text_of(keys[i]);
+    assert_int_equal(start_tool(store, 3, "anew", claims[1].fence, &id), wanted);
+    assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), wanted);
+    if (wanted == TP_OK) assert_int_equal(store->job_discard(store->ctx, id, 0, NULL), TP_OK);
+  }
+  origin = 0;
   tp_store_free(store);
   tp_history_free(history);
   tp_postgres_close(database);

@@ -28,6 +28,7 @@ static int64_t sql(const char *statement) {
 enum { NEVER, WHILE_THE_MODEL_THINKS, AFTER_THE_APPEND };
 static int taken;
 static bool begins_anew; /* in place of taking it over */
+static bool is_deleted;  /* and nobody begins it anew */
 static bool is_queued;   /* the history, whose turns only look at their session */
 static const char *turn_id = "t";
 static _Atomic int ran, jobs_ran;
@@ -35,12 +36,13 @@ static _Atomic int ran, jobs_ran;
 static tp_history_claim claim_as(const tp_history *history, uint64_t process);
 
 static void take_over(void) {
-  if (!begins_anew) {
+  if (!begins_anew && !is_deleted) {
     (void)sql("UPDATE session SET owner = 77, epoch = max(epoch, id * 268435456) + 1, running = 1");
     return;
   }
   tp_history *history = NULL;
   (void)sql("DELETE FROM session");
+  if (is_deleted) return;
   assert_int_equal(tp_sqlite_history_open(path, &history, NULL), TP_OK);
   (void)claim_as(history, 77);
   tp_history_free(history);
@@ -193,6 +195,23 @@ TEST(turn_whose_session_was_begun_anew_begins_no_tool_call_and_inserts_no_job) {
   begins_anew = false;
 }
 
+TEST(turn_whose_session_was_deleted_begins_no_tool_call_and_inserts_no_job) {
+  static const uint32_t phases[] = {TP_PHASE_MODEL_POST, TP_PHASE_TURN_POST_TURN};
+  is_deleted = true;
+  for (size_t i = 0; i < COUNT(phases); i++) {
+    ended e = play_turn(phases[i], WHILE_THE_MODEL_THINKS);
+    assert_int_equal(e.code, TP_ERR_FENCED);
+    assert_int_equal(sql("SELECT count(*) FROM session"), 0);
+    if (phases[i] == TP_PHASE_MODEL_POST) assert_job(e, "failed", "fenced");
+    assert_int_equal(sql("SELECT count(*) FROM job"), 0);
+    assert_int_equal(sql("SELECT count(*) FROM tool_start"), 0);
+    assert_true(ran == 0 && jobs_ran == 0);
+    remove_directory(NULL);
+    make_directory(NULL);
+  }
+  is_deleted = false;
+}
+
 /* They have no claim, and the session has no epoch. */
 TEST(turns_that_only_look_at_their_session_call_tools_until_another_one_has_claimed_it) {
   static const char *const ids[] = {"t1", "t2", "t3"};
@@ -289,6 +308,35 @@ TEST(store_compares_the_fence_of_each_job_with_its_session) {
   for (int i = 0; i < JOBS; i++) tp_writer_free(writers[i]);
   tp_writer_free(again);
   tp_history_free(history);
+  tp_store_free(store);
+}
+
+/* A store does not know the sessions of a history that is in another file. */
+TEST(store_refuses_a_session_that_is_not_there_only_by_a_claim_of_its_own_file) {
+  char other[320];
+  tp_store *store = NULL;
+  tp_history *own = NULL, *others = NULL;
+  const tp_sqlite_store_options of_store = {.struct_size = sizeof of_store, .path = path};
+  snprintf(other, sizeof other, "%s.other", path);
+  assert_int_equal(tp_sqlite_store_open(&of_store, &store, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_history_open(path, &own, NULL), TP_OK);
+  assert_int_equal(tp_sqlite_history_open(other, &others, NULL), TP_OK);
+  const tp_history_claim claims[] = {claim_as(own, 77), claim_as(others, 77), {.fence = 3}};
+  static const tp_status statuses[] = {TP_ERR_FENCED, TP_OK, TP_OK};
+  static const char *const keys[] = {"own", "other", "not known"};
+  assert_true(claims[0].origin && claims[1].origin && claims[0].origin != claims[1].origin);
+  (void)sql("DELETE FROM session");
+  for (size_t i = 0; i < COUNT(claims); i++) {
+    uint64_t id;
+    bool existed;
+    tp_writer *writer;
+    tp_job job = job_of_session(keys[i], "s", claims[i].fence, &writer);
+    job.origin = claims[i].origin;
+    assert_int_equal(store->job_insert(store->ctx, &job, &id, &existed, NULL), statuses[i]);
+    tp_writer_free(writer);
+  }
+  tp_history_free(own);
+  tp_history_free(others);
   tp_store_free(store);
 }
 

@@ -29,8 +29,8 @@ typedef enum fleet_fate {
 
 typedef struct fleet_event {
   uint32_t kind, fate, session, reserved;
-  uint64_t id;                      /* of the message, the call or the job: no two are alike */
-  uint64_t number, fence, position; /* of the claim; fence 0: there is none */
+  uint64_t id;                              /* of the message, the call or the job: no two are alike */
+  uint64_t number, fence, position, origin; /* of the claim; fence 0: there is none */
   uint64_t count, hash;
   int64_t began_ns, ended_ns; /* ended 0: of one that is begun */
 } fleet_event;

@@ -128,6 +128,7 @@ static inline bool fleet_claim(fleet_player *p, fleet_event *turn, tp_history_cl
     for (size_t i = 0; i < fresh.count; i++) known->hash = fleet_hash(known->hash, fresh.ids[i]);
     known->count += fresh.count;
     turn->fence = claim->fence;
+    turn->origin = claim->origin;
     turn->position = claim->position;
     turn->count = known->count;
     turn->hash = known->hash;
@@ -159,7 +160,8 @@ static inline void fleet_call_tool(fleet_player *p, fleet_event turn) {
                                       .call_id = tp_text_of(id),
                                       .tool = TEXT("charge"),
                                       .arguments = {"\x80", 1},
-                                      .fence = turn.fence};
+                                      .fence = turn.fence,
+                                      .origin = turn.origin};
   uint64_t start_id = 0;
   fleet_begin(&turn);
   tp_status status = p->store->tool_start(p->store->ctx, &start, &start_id, fleet_no_end, NULL, NULL);
@@ -186,7 +188,8 @@ static inline void fleet_insert_job(fleet_player *p, fleet_event turn) {
                 .idempotency_key = tp_text_of(id),
                 .order_key = tp_text_of(fleet_session_name(name, turn.session)),
                 .inserted_ms = (int64_t)time(NULL) * 1000,
-                .fence = turn.fence};
+                .fence = turn.fence,
+                .origin = turn.origin};
   if (tp_writer_new(NULL, &writer) != TP_OK) abort();
   tp_write_map(writer, 1);
   tp_write_string(writer, "ids");
