@@ -203,8 +203,8 @@ def plural(name):
 def unnamed_enums(text):
     """Yields enums and constants that generators of bindings do not see by a name, and values with a name of their own.
 
-    A closed set is `typedef enum tp_x { … } tp_x`. A set of bits, one that hosts add to, and one that callbacks of any
-    language return is an integer type tp_x, and right after it `enum tp_xs` of the known values. Constants that are no
+    A closed set is `typedef enum tp_x { … } tp_x`. A set of bits, a set to which hosts add, and a set that callbacks of
+    any language return is an integer type tp_x, followed by `enum tp_xs` with the known values. Constants that are no
     set are an `enum tp_…_limits`. Values of tp_<noun>_kind are TP_<NOUN>_<KIND>, those of other types TP_<TYPE>_… or
     the same without the last word of the type."""
     for match in DEFINED_NUMBER.finditer(COMMENT.sub(' ', text)):
@@ -366,7 +366,7 @@ def threads(root, words):
 
 
 def compile_and_run(compiler, include, text, options=(), run=True, language='c'):
-    """(exit status, what it printed)"""
+    """Returns (exit status, printed text)."""
     with tempfile.TemporaryDirectory() as folder:
         write(text, folder, 'unit.c')
         words = compiler + ['-x', language, '-I', include, *options, os.path.join(folder, 'unit.c')]
@@ -398,7 +398,7 @@ OWNERSHIP = re.compile(r'\b(borrowed|kept|taken|copied)\b', re.I)
 
 
 def words_of(comment):
-    """What a comment says, without its stars, on one line."""
+    """Returns the text of a comment, without its stars, on one line."""
     text = re.sub(r'^\s*/\*+|\*+/\s*$', '', comment)
     return ' '.join(re.sub(r'^\s*\*(?!\w)', '', line).strip() for line in text.split('\n')).strip()
 
@@ -513,7 +513,7 @@ class Description:
         core = set(re.findall(r"include/turnphase/(\w+\.h)'", core))
         tables = {name: re.findall(r'^TP_\w+_ROW\((TP_\w+)', read(include, 'turnphase', name), re.M)
                   for name in os.listdir(os.path.join(include, 'turnphase')) if name.endswith('.def')}
-        # A library with a second header says so: 'headers': files('../../include/turnphase/mcp_server.h').
+        # A library with a second header names it: 'headers': files('../../include/turnphase/mcp_server.h').
         seconds = {header: library for library, header in re.findall(
             r"^libraries \+= \{'(\w+)': \{(?:(?!^\}).)*?'headers': files\('[./]*include/turnphase/(\w+\.h)'\)",
             read(root, 'domains/mcp/meson.build'), re.S | re.M)}
@@ -653,7 +653,7 @@ int main(void) {
                 offset, size, element = measured[name, member['name']]
                 member['kind'] = self.kind_of(member['type'])
                 if member['name'] == 'data' and member['kind'] == 'string':
-                    member['kind'] = 'pointer'  # to bytes, with a size beside it
+                    member['kind'] = 'pointer'  # it points to bytes, and its size is the next member
                 member['offset'], member['size'] = offset, size
                 if 'length' in member:
                     member['length'] = size // element
@@ -723,7 +723,7 @@ TP_API int32_t tp_x_printf(tp_x *x, const char *format, ...) TP_PRINTF(2, 3);
 
 
 def misread():
-    """Yields what the reader of headers gets wrong of a planted one."""
+    """Yields the mistakes of the reader of headers with a planted header."""
     described = Description()
     described.header('x.h', PLANTED_HEADER, {})
     x, new, row = described.structs['tp_x'], described.functions['tp_x_new'], described.functions['tp_x_row']

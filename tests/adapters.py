@@ -152,7 +152,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     play_python(os.path.join(build, 'bindings/python/_core.abi3.so'), folder)
     play_node(os.path.join(build, 'bindings/node/turnphase.node'), folder)
-    print('\n'.join('%s: %d' % row for row in counts.items()))  # as meson says it
+    print('\n'.join('%s: %d' % row for row in counts.items()))  # in the form that meson reads
     return 1 if counts['Fail'] else 0
 
 

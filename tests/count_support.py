@@ -96,7 +96,7 @@ KINDS = {
 }
 
 
-# What is left, by file, and why.
+# The places that are left, by file, with the reasons.
 ALLOWED = {
     'JSON string writers': ('cli/hooks/hooks_import.c', 'domains/declared/json.c', 'runtime/plan/print.c'),
     'byte buffers': ('cli/chat/line.c',),  # its begin moves

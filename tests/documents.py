@@ -50,7 +50,7 @@ def options_of(definition):
 
 
 def verbs_of(definition):
-    """(name, the options that it takes, {option: what it means in this command}) of each row."""
+    """Returns for each row: (name, its options, {option: its meaning in this command})."""
     for _, _, *members in rows_of('VERB', definition):
         member = dict(re.match(r'\.(\w+) =\s+(.*)', text, re.S).groups() for text in members)
         meanings = [arguments_of(pair.strip()[1:-1]) for pair in arguments_of(member.get('meanings', '')[1:-1]) if pair]

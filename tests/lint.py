@@ -222,7 +222,7 @@ ROOT_FILES = {'.clang-format', '.editorconfig', '.gitattributes', '.gitignore', 
 
 
 def root_has_known_files(path, text, tree):
-    """What a program left in the root, in which it was called, is not the tree's."""
+    """Files that a program left in the root, from which it was called, do not belong to the tree."""
     if '/' not in path and path not in ROOT_FILES and path != '.git':
         yield 1, 'a file of the root is listed in ROOT_FILES of tests/lint.py: delete it, or add it there'
 
@@ -863,7 +863,7 @@ FUNCTIONS = [
     (lists_are_sorted, 'cli/meson.build', "cli_sources = files(\n  'b.c',\n  'a.c',\n)\n"),
 ]
 
-# What must stay allowed: a rule that cries at these is wrong.
+# Lines that must stay allowed: a rule that reports these is wrong.
 INNOCENT = [
     ('runtime/base/x.c', '/* SPDX-License-Identifier: Apache-2.0 */\n#include "turnphase/base.h"\n'
                          '/* never abort(), printf() or malloc(): */\n'
@@ -909,7 +909,7 @@ class Tree:
                 with open(os.path.join(self.root, path), encoding='utf-8', errors='replace', newline='') as file:
                     self.texts[path] = file.read()
             except OSError:
-                self.texts[path] = ''  # not there
+                self.texts[path] = ''  # the file is missing
         return self.texts[path]
 
 

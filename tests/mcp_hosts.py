@@ -126,7 +126,7 @@ def play_host(label, words, forms):
         try:
             said.update(json.loads(line))
         except ValueError:
-            pass  # what a library prints
+            pass  # text that a library prints
     shown = done.stdout[-300:] + done.stderr[-300:]
     tools = said.get('tools', [])
     mcp_npm.check(label + ' lists the tools', len(tools) >= TOOLS and {'e__echo', 'files_write'} <= set(tools), shown)
@@ -210,7 +210,8 @@ def main():
                 play_upstream(command, python, libraries[0], folder)
         serving.end()
     passed = mcp_npm.results.count(True)
-    print('Ok: %d\nFail: %d\nSkipped: %d' % (passed, len(mcp_npm.results) - passed, len(skipped)))  # as meson says it
+    print('Ok: %d\nFail: %d\nSkipped: %d' % (passed, len(mcp_npm.results) - passed, len(skipped)))  # in the form that
+                                                                                                    # meson reads
     return 0 if all(mcp_npm.results) else 1
 
 

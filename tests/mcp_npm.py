@@ -127,7 +127,7 @@ def play_gateway(command, server, label, tools, tool, arguments, answer):
         for each in before:
             os.kill(each, 9)
         started = time.monotonic()
-        while time.monotonic() - started < 300:  # it is started again after a second
+        while time.monotonic() - started < 300:  # the program is started again after a second
             listed = turnphase(command, 'mcp', 'list', '--no-memory', '--json', '--mcp', url)
             now = processes_of(gateway.pid)
             if len(listed.stdout.splitlines()) == tools and now and now != before:
@@ -205,7 +205,7 @@ def main():
     kit = os.path.join(modules, '@modelcontextprotocol/conformance/dist/index.js')
     for scenario in SCENARIOS:
         play_scenario(command, node, kit, scenario)
-    print('Ok: %d\nFail: %d' % (results.count(True), results.count(False)))  # as meson says it
+    print('Ok: %d\nFail: %d' % (results.count(True), results.count(False)))  # in the form that meson reads
     return 0 if all(results) else 1
 
 

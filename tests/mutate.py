@@ -115,7 +115,7 @@ def changes_of(line):
 
 
 class Tree:
-    """A clone of what stands now, with a build for mutants and one that counts which lines are executed."""
+    """A clone of the current tree, with a build for mutants, and a build that counts which lines are executed."""
 
     def __init__(self, jobs):
         self.jobs, self.build, self.cover = jobs, HERE + '/build', HERE + '/cover'
@@ -263,7 +263,7 @@ class Tree:
         usual = self.known[name]['seconds']
         if self.seconds(name, limit=min(5 + 8 * usual, self.tests[name]['timeout'])):
             return False
-        return self.seconds(name) is None  # once more, and longer: the machine may have been busy
+        return self.seconds(name) is None  # once more, with a longer limit, since the machine may have been busy
 
     def found_by(self, names):
         """(the first test that fails or None, the tests that were not played)."""

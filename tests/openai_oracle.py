@@ -22,7 +22,7 @@ try:
     import openai
 
     try:
-        import httpx2 as httpx  # what newer clients are built on
+        import httpx2 as httpx  # newer clients use this module
     except ImportError:
         import httpx
 except ImportError as missing:

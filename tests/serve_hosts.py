@@ -75,7 +75,7 @@ def play(label, words, libraries, serving, **more):
     if status != 0 or len(seen) != CASES * len(libraries):
         counts['Fail'] += 1
         print('%s ended with %d after %d cases: %s' % (label, status, len(seen), output[-2000:]))
-    until(lambda: turns_open(serving) == 0)  # also those that were left in the middle
+    until(lambda: turns_open(serving) == 0)  # also the turns whose clients left in the middle
 
 
 def main(command, folder, latest):

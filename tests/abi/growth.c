@@ -61,11 +61,11 @@ static bool guard_is_whole(const unsigned char *guard) {
   return true;
 }
 
-/* A struct that the library made says the library's size. */
+/* A struct that the library made has the library's size. */
 #define SHOWN(type, pointer) \
   CHECK((pointer)->struct_size == sizeof(type) + GROWS_##type * FIELD_SIZE * ((size_t)library_is_new - PROGRAM_IS_NEW))
 
-/* The new field is used: an older library must refuse, and say why; a newer one takes it. */
+/* The new field is used: an older library must refuse it with a reason; a newer one accepts it. */
 #define REFUSED_WHEN_USED(type, pointer, call)                                        \
   do {                                                                                \
     if (!GROWS_##type || !PROGRAM_IS_NEW || library_is_new) break;                    \

@@ -26,7 +26,7 @@
 
 static tp_mcp_server *server;
 #ifdef TP_WITH_SERVER
-static tp_server *place; /* in which it is mounted */
+static tp_server *place; /* the server in which it is mounted */
 #endif
 
 /* ---- values ---- */
@@ -143,11 +143,11 @@ static tp_answer run_job(void *ctx, tp_tool_run *run) {
 
 /* ---- tools that ask the client ---- */
 
-/** What a tool asks for, round after round: arrays of {key, method, params}. */
+/** The inputs that a tool wants, round after round: arrays of {key, method, params}. */
 typedef struct asker {
   const char *name, *schema;
   const char *rounds[3];
-  const char *text; /* before what came */
+  const char *text; /* the text before the answers that came */
 } asker;
 
 #define ELICIT(key, message, properties, required)                                            \
@@ -223,7 +223,7 @@ static const asker askers[] = {
     {"test_tool_with_task", NULL, {"[" NAME "]"}, "Hello, "},
 };
 
-/** One call of them. */
+/** One call of an asker. */
 typedef struct asked {
   const asker *of;
   tp_mcp_call *call;
@@ -485,7 +485,7 @@ static void end_process(void *ctx) {
   (void)!write(pipes[1], "x", 1);
 }
 
-/* In another server, as /mcp of turnphase serve. @return its port; 0: it did not start. */
+/* Mounts it in another server, as /mcp of turnphase serve. @return its port; 0: it did not start. */
 static uint32_t mount(tp_runtime *runtime) {
 #ifdef TP_WITH_SERVER
   const tp_server_options options = {.struct_size = sizeof options, .mount = tp_mcp_server_mount(server)};

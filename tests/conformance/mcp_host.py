@@ -76,7 +76,7 @@ async def play_pydantic():
     async def call(name, given):
         try:
             return {'isError': False, 'text': str(await server.direct_call_tool(name, given))}
-        except Exception as error:  # of the library: what the model would read
+        except Exception as error:  # the library raises it with the text that a model would read
             return {'isError': True, 'text': str(error)}
 
     async with server:
@@ -94,7 +94,7 @@ async def play_langchain():
     async def call(name, given):
         try:
             return {'isError': False, 'text': str(await tools[name].ainvoke(given))}
-        except Exception as error:  # of the library: what the model would read
+        except Exception as error:  # the library raises it with the text that a model would read
             return {'isError': True, 'text': str(error)}
 
     say('tools', list(tools))

@@ -57,7 +57,7 @@ static tp_status add_one_subscription(tp_edit *edit, int i, lives *l) {
   tp_subscription sub = subscription_of(id, i % 2 ? GATHER : REVERSE);
   sub.handler = handler;
   sub.after = edges;
-  sub.after_count = i % 2 ? 2 : 1; /* "old" is in the phase of the odd ones */
+  sub.after_count = i % 2 ? 2 : 1; /* "old" is in the phase of the subscriptions with odd numbers */
   sub.metadata = i % 3 ? "m" : words;
   sub.match = &(tp_match){.struct_size = sizeof(tp_match),
                           .matches = matches_all,
@@ -170,7 +170,7 @@ TEST(a_commit_that_was_refused_memory_can_be_tried_again) {
     }
   }
   w->count.refuse_at = 0;
-  assert_true(tries > 8); /* most of what a commit needs comes from arenas, in few pieces */
+  assert_true(tries > 8); /* most of the memory of a commit comes from arenas, in few pieces */
   tp__snapshot *snapshot;
   assert_int_equal(pin_plan(w, GATHER, &snapshot)->node_count, SUBSCRIPTIONS / 2 + 1);
   tp__snapshot_unpin(snapshot);

@@ -72,7 +72,7 @@ static size_t refuse_each(tp_status (*run)(tp_fault *fault)) {
   }
 }
 
-/* A writer takes the first error it meets; here that is its answer. */
+/* A writer stores the first error that it meets; here that error is its result. */
 static tp_status finish(tp_writer *writer, tp_status status, tp_fault *fault) {
   tp_text value;
   if (status == TP_OK) status = tp_writer_finish(writer, &value);

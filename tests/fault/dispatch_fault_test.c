@@ -76,7 +76,7 @@ static void assert_one_result_each(void) {
         break;
       case TP_TOOL_HANDLER_ERROR:
       case TP_TOOL_UNKNOWN_TOOL:
-      case TP_TOOL_DENIED: /* by a gate that could not be run */
+      case TP_TOOL_DENIED: /* by a gate that could not run */
       case TP_TOOL_SHED:
         assert_true(results[i].text.size > 0);
         break;
@@ -103,7 +103,7 @@ static bool dispatch_refusing(long n, bool rest, bool gated) {
   left = -1;
   if (status == TP_OK) assert_one_result_each();
   else assert_int_equal(status, TP_ERR_NO_MEMORY);
-  assert_int_equal(tools_run(turn, calls, CALLS, results, NULL), TP_OK); /* and with memory all is well again */
+  assert_int_equal(tools_run(turn, calls, CALLS, results, NULL), TP_OK); /* with memory everything works again */
   for (int i = 0; i < CALLS; i++) assert_int_equal(results[i].kind, i % 3 == 2 ? TP_TOOL_UNKNOWN_TOOL : TP_TOOL_OK);
   tp_turn_end(turn);
   close_runtime(runtime);

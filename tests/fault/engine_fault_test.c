@@ -206,7 +206,7 @@ static tp_status run_bare(life *l) {
   return status;
 }
 
-/* Until the first step that does not work. */
+/* Runs the steps until one fails. */
 static tp_status live(life *l) {
   const tp_runtime_options options = {
       .struct_size = sizeof options, .allocator = {refusing_alloc, refusing_release, NULL}, .engine_workers = 2};
@@ -219,7 +219,7 @@ static tp_status live(life *l) {
   return status;
 }
 
-/* Memory is back: what was made so far must be good for a turn. */
+/* When memory is available again, the objects that were made so far must be good for a turn. */
 static void assert_works_again(life *l) {
   tp_turn_outcome outcome = TP_TURN_FAILED;
   if (!l->runtime) return;

@@ -12,7 +12,7 @@ static tp_text canonical_of(tp_text value, tp_writer *writer) {
   return canonical;
 }
 
-/* A value that came from JSON: it is valid, and JSON and back does not change it. */
+/* Checks a value that came from JSON: it is valid, and a conversion to JSON and back does not change it. */
 static void must_survive(tp_text value) {
   tp_writer *decoded, *first, *second;
   tp_text json, again;

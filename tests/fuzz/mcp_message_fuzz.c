@@ -39,7 +39,7 @@ static void must_have_its_members(const tp__mcp_message *message, const tp_fault
   MUST(false);
 }
 
-/* What was read is written, and read again. */
+/* Writes the message that was read, and reads it again. */
 static void must_read_again(const tp__mcp_message *message) {
   tp__mcp_packet packet;
   tp__mcp_message copy;
@@ -88,7 +88,7 @@ static bool has_form(void *ctx, const tp__mcp_header *header) {
   return true;
 }
 
-/* Each has an id, and looking goes on. */
+/* Each request that is found has an id, and the search makes progress. */
 static void look_through(tp_text bytes) {
   tp__mcp_unread unread;
   size_t before = 0;

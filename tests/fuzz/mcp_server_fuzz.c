@@ -15,10 +15,10 @@
 
 enum { BYTES_MAX = 1 << 16, WAIT_MS = 20000, CLIENTS = 6 };
 
-/* A client: what it is sent is checked where it comes. */
+/* A client. The messages to it are checked when they come. */
 typedef struct client {
   tp__mcp_sink sink;
-  char *id; /* of the one request that it has made, a value; NULL: none, or several */
+  char *id; /* the id of its only request, a value; NULL: none, or several */
   size_t id_size;
   _Atomic unsigned ended; /* requests that were answered, or dropped */
   _Atomic bool is_free;
@@ -62,7 +62,7 @@ static tp_answer echo(void *ctx, tp_tool_run *run) {
   return tp_tool_ok(run, word);
 }
 
-/* What they answer is a map, also of any bytes that are asked for. */
+/* The callbacks answer with a map, whatever bytes are asked for. */
 static void answer(tp_mcp_call *call, tp_text said) {
   tp_writer *writer = NULL;
   tp_text value;
@@ -100,7 +100,7 @@ static void set_list(tp_mcp_list list, const char *json) {
   tp_writer_free(writer);
 }
 
-/* Stdio has a client that says nothing. */
+/* Starts stdio with a client that sends nothing. */
 static void start(void) {
   static const char schema[] = "{\"type\":\"object\",\"properties\":{\"word\":{\"type\":\"string\"}}}";
   const tp_runtime_options options = {.struct_size = sizeof options};

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   tp__memory_list_fini(&first);
   tp__memory_list_fini(&again);
   if (size == 0 || size > 4096) return 0;
-  keep(store, &home, "4", text); /* in place of the input before */
+  keep(store, &home, "4", text); /* replaces the input of the run before */
   first = ask(store, text);
   for (size_t i = 0; i < first.count; i++) {
     sqlite3_str *line = sqlite3_str_new(NULL);

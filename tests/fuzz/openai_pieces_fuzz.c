@@ -15,10 +15,10 @@ typedef struct script {
   const uint8_t *data;
   size_t size, at;
   tp_openai_api api;
-  gathered bytes; /* of the answer */
-  gathered text;  /* that it has */
+  gathered bytes; /* the bytes of the answer */
+  gathered text;  /* the text of the answer */
   struct {
-    size_t bytes, text; /* so many bytes have come whole, and so much of the text */
+    size_t bytes, text; /* how many bytes and how much of the text have come completely */
   } marks[PIECES_MAX + 1];
   size_t mark_count;
 } script;
@@ -35,7 +35,7 @@ static tp_status on_text(void *ctx, tp_text piece, bool thinking) {
 static uint8_t next(script *s) { return s->at < s->size ? s->data[s->at++] : 0; }
 static void put(script *s, const char *string) { gather(&s->bytes, string, strlen(string)); }
 
-/* A character as it stands in JSON: itself, or as escapes. */
+/* Adds a character as JSON has it: unchanged, or as escapes. */
 static void put_character(script *s, const char *character, bool escaped) {
   char escape[16];
   uint32_t c = (unsigned char)character[0];
@@ -112,7 +112,7 @@ static void put_head(script *s) {
   else put(s, "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"");
 }
 
-/* What JSON forbids stands after the text, where it does. */
+/* In some inputs, characters that JSON forbids follow the text. */
 static void put_tail(script *s, uint8_t how) {
   static const char *const odd[] = {"", ",\"n\":NaN", ",\"n\":01", ",\"n\":1,\"n\":2", ",", ",'m':None"};
   put(s, "\"");
@@ -134,7 +134,7 @@ static void put_cut(script *s, uint8_t how, uint8_t odd) {
   put_tail(s, odd);
   end_event(s, how);
   mark(s, before);
-  begin_event(s, (uint8_t)(how % 30 / 6 * 6)); /* nothing between them */
+  begin_event(s, (uint8_t)(how % 30 / 6 * 6)); /* with nothing between them */
   put_head(s);
   put(s, odd & 1 ? "\\ude00" : "\x98\x80");
   put_tail(s, odd);

@@ -41,7 +41,7 @@ static void tell_response(const tp_model_response *response, gathered *to) {
   }
 }
 
-/* @param split  above the size: each byte alone. */
+/* @param split  where the input is split; above its size each byte comes by itself. */
 static gathered come_to(uint8_t kind, tp_text bytes, size_t split) {
   tp__openai_stream stream = {
       .form = tp__openai_form_of((tp_openai_api)(kind % 3)), .bytes_max = BYTES_MAX, .on_text = on_text};

@@ -79,7 +79,7 @@ static void must_be_object(tp_text value, const msgpack_object *object) {
   }
 }
 
-/* What both read is the same, member by member. */
+/* Both readers read the same, member by member. */
 static void must_agree_with_msgpack_c(tp_text value) {
   msgpack_unpacked unpacked;
   size_t offset = 0;

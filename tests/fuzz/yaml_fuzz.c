@@ -7,7 +7,7 @@
 
 enum { JSON_AS_YAML_BYTES_MAX = 1000 }; /* a longer key need not be a key in YAML */
 
-/* The JSON of what the writer has; borrowed from it. */
+/* Returns the JSON of the writer's value, borrowed from the writer. */
 static tp_text must_print(tp_writer *writer) {
   tp_text value, json;
   MUST(tp_writer_finish(writer, &value) == TP_OK);

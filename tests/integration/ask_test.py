@@ -94,7 +94,8 @@ def edited_arguments_run_and_both_are_recorded(directory):
     data = directory + '/edited'
     out, shown = at_terminal(directory, ['e\n[1]', 'e\n{"query": "milk"}', 'n'], '--data', data)
     assert 'that is no JSON object' in shown, shown
-    first, second = sorted(results(out), key=lambda line: '"kind":"denied"' in line)  # they come as they ended
+    first, second = sorted(results(out), key=lambda line: '"kind":"denied"' in line)  # the results come in the order of
+                                                                                      # their ends
     assert '"kind":"ok"' in first and '{"query":"milk"}' in first, first
     assert '"kind":"denied"' in second, second
     turn = json.loads(first)['ids']['turn']
@@ -136,7 +137,7 @@ def ask(directory, *words):
 
 
 def questions(directory, count):
-    """@return the open ones, when there are so many that a call waits for."""
+    """Waits until `count` questions are open. @return them."""
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         found = [json.loads(line) for line in ask(directory, 'list', 'kept', '--json').stdout.splitlines()]

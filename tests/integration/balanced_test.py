@@ -4,9 +4,9 @@
 
     python3 tests/integration/balanced_test.py TURNPHASE [--long]
 
-Prints TAP. The model is a server here that keeps what each request showed it: every turn is shown all that was said
-before it, once and in order, whichever server it comes to, and whichever was killed. With --long 1,000 turns on a
-SQLite directory, and on PostgreSQL where that is installed.
+Prints TAP. The model is a server of this test that keeps the messages of each request: every turn has all earlier
+messages, once and in order, whichever server it comes to, and whichever was killed. With --long 1,000 turns on a SQLite
+directory, and on PostgreSQL where that is installed.
 """
 
 import glob
@@ -34,7 +34,8 @@ TURNS, KILL_EVERY = (1000, 20) if LONG else (45, 11)
 
 
 class Model(http.server.ThreadingHTTPServer):
-    """Answers with how many messages of the user it was shown. One that ends with ~ waits for `goes_on`."""
+    """Answers with the number of the user's messages in the request. An answer to a text that ends with ~ waits for
+    `goes_on`."""
     daemon_threads = True
 
     def __init__(self):
@@ -54,7 +55,7 @@ class Model(http.server.ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request, client_address):
-        pass  # its server was killed
+        pass  # the server was killed
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -83,7 +84,7 @@ def answer_of(text):
 
 
 class Balancer(threading.Thread):
-    """A connection goes to the next of the servers that takes it."""
+    """Passes each connection to the next server that accepts it."""
 
     def __init__(self, ports):
         super().__init__(daemon=True)
@@ -128,7 +129,7 @@ def pump(source, target):
 
 
 class Pair:
-    """Two servers that share what `data` names. One that is killed is begun again."""
+    """Two servers that share the directory or database `data`. A killed one is started again."""
 
     def __init__(self, program, model, data, *options):
         self.program, self.options = program, (*model.options(), '--data', data, *options)
@@ -150,7 +151,7 @@ class Pair:
         self.balancer.ports[which] = self.servers[which].port
 
     def say(self, text, session='s'):
-        """As a client does: the same request again, with its key, until it is answered."""
+        """Repeats a request with its key until it is answered, as a client does."""
         end = time.monotonic() + LIMIT_S
         while time.monotonic() < end:
             try:
@@ -232,7 +233,7 @@ def play(program, data, during, *options):
             assert said == answer_of(text), said
             assert model.shown[text] == wanted, f'{text} was shown {model.shown[text][-6:]}, not {wanted[-6:]}'
             wanted.append(answer_of(text))
-        again = pair.say('turn 3')  # its key is known: it is answered, and not said again
+        again = pair.say('turn 3')  # its key is known, so it is answered from the store
         assert again == answer_of('turn 3') and pair.say('last') == answer_of('last')
         assert model.shown['last'] == [*wanted, 'last']
         print(f'# {TURNS} turns, {TURNS // KILL_EVERY} kills, {pair.retries} requests that were sent again')

@@ -25,7 +25,7 @@ def bench(directory, *options):
 
 
 def expected(report):
-    """Of each tag the distribution that --json has."""
+    """The distribution of each tag, as --json has it."""
     turn = report['turn']
     rows = {None: turn['response_ns'], 'turn': turn['duration_ns']} if report['settings']['rate'] else \
         {None: turn['duration_ns']}
@@ -41,7 +41,7 @@ def expected(report):
 
 
 def near(value, truth):
-    return abs(value - truth) <= truth / 50 + 1  # both have two digits
+    return abs(value - truth) <= truth / 50 + 1  # both have two significant digits
 
 
 def read_zigzag(data, at):

@@ -5,7 +5,7 @@
 #include "tests/integration/support/command.h"
 #include "tests/integration/support/events.h"
 
-enum { LEAST_NS = 1990000 /* of 2 ms: it sleeps by one clock and is timed by another */ };
+enum { LEAST_NS = 1990000 /* of a sleep of 2 ms, which is measured by another clock */ };
 
 /* ---- the report as a value ---- */
 
@@ -31,7 +31,7 @@ static void report_free(report *r) {
   command_free(&r->command);
 }
 
-/* The map in a list whose text under key is name; empty when there is none. */
+/* Finds the map in a list whose text under key is name; empty when there is none. */
 static tp_text find(tp_text list, const char *key, const char *name) {
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);)
     if (event_is(walk.value, key, name)) return walk.value;
@@ -179,7 +179,7 @@ TEST(without_time_stamps_handlers_have_no_times) {
 
 /* ---- an open loop ---- */
 
-/* Each 500th call takes 100 ms: one turn of 500 is slow itself, and a hundred wait for it. The second row is a closed
+/* Each 500th call lasts 100 ms: one turn of 500 is slow itself, and a hundred wait for it. The second row is a closed
  * loop, whose p99 does not show the waiting turns. */
 TEST(a_stall_is_in_the_p99_of_turns_that_were_due) {
   static const char *const rates[] = {"--rate=1000", "--concurrency=1"};
@@ -205,7 +205,7 @@ TEST(a_stall_is_in_the_p99_of_turns_that_were_due) {
   }
 }
 
-/* With fewer clients than turns that are due, the turns wait for a client, and none is lost. */
+/* With fewer clients than turns that should run, the turns wait for a client, and none is lost. */
 TEST(turns_at_once_keep_the_schedule) {
   static const char *const at_once[] = {"2", "5", "64"};
   setenv("TURNPHASE_TEST_DOMAIN", "endings", 1);
@@ -252,7 +252,7 @@ TEST(a_schedule_that_is_not_kept_is_named) {
 
 #define SPINS "--load", getenv("TURNPHASE_DOMAIN"), "--no-memory", "--turns", "20", "--warm-up", "2", "--rounds", "12"
 
-/* What the handler takes. @return a path, until the next one of that name. */
+/* Writes the durations of the handler to a file. @return its path, until the next file of that name. */
 static const char *payload_of(const char *name, const char *time_ns) {
   static char path[256];
   char json[64];
@@ -284,7 +284,7 @@ TEST(a_slower_handler_is_found_by_comparison) {
   report_free(&r);
 }
 
-/* A stored result is compared with the same bench, which takes a third longer, and refused by every other bench. */
+/* A stored result is compared with the same bench, which is a third slower, and refused by every other bench. */
 TEST(a_stored_result_is_compared_and_of_another_bench_refused) {
   const char *payload = payload_of("now.json", "500000");
   report r;
@@ -492,7 +492,7 @@ TEST(each_way_of_ending_is_counted) {
   assert_int_equal(event_int(run_of(&r, context, "t.again"), "states.succeeded"), 12);
   assert_int_equal(event_int(run_of(&r, context, "t.never"), "states.timed_out"), 12);
   assert_int_equal(event_int(run_of(&r, context, "t.never"), "reasons.timeout"), 12);
-  assert_true(event_int(run_of(&r, context, "t.never"), "duration_ns.max") >= 900000); /* of its limit of 1 ms */
+  assert_true(event_int(run_of(&r, context, "t.never"), "duration_ns.max") >= 900000); /* its limit is 1 ms */
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "calls"), 0);
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "states.skipped"), 12);
   assert_int_equal(event_int(run_of(&r, context, "t.skipped"), "reasons.match"), 12);
@@ -504,7 +504,8 @@ TEST(each_way_of_ending_is_counted) {
   report_free(&r);
 }
 
-/* Runs of the measured turns are counted, all of them, however late they end; those of the warm-up turns are not. */
+/* Runs that no phase waits for are counted when their turn is measured, however late they end; those of the warm-up
+ * turns are not. */
 TEST(what_no_phase_waits_for_is_timed) {
   static const char *const at_once[] = {"1", "4"};
   setenv("TURNPHASE_TEST_DOMAIN", "ledger", 1);
@@ -634,7 +635,7 @@ TEST(wrong_payloads_are_refused_with_their_place) {
 
 /* ---- refusals ---- */
 
-/* @param domain  what the tests' own library registers. */
+/* @param domain  the domain that the test library registers. */
 static void assert_refused(const char *library, const char *domain, const char *words) {
   command c = {.arguments = {"bench", "--load", library, "--no-memory"}};
   setenv("TURNPHASE_TEST_DOMAIN", domain, 1);
@@ -732,7 +733,7 @@ TEST(the_memory_domain_is_measured_unless_it_is_left_out) {
   report_free(&r);
 }
 
-/* The same library, the same plan. */
+/* The same library gives the same plan. */
 TEST(plan_shows_what_bench_measures) {
   command c = {.arguments = {"plan", "--load", getenv("TURNPHASE_EXAMPLE"), "--no-memory", "turn.pre_prompt_context"}};
   assert_status(&c, 0);

@@ -17,7 +17,7 @@ def run(cases, make):
             try:
                 case(make(directory))
                 print(f'ok {number} - {case.__name__}', flush=True)
-            except Exception as error:  # also what a child or a file says
+            except Exception as error:  # also an error from a child or a file
                 failed = True
                 print(f'not ok {number} - {case.__name__}', flush=True)
                 line = error.__traceback__.tb_next.tb_lineno

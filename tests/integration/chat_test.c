@@ -137,7 +137,7 @@ TEST(ctrl_c_cancels_the_turn_and_not_the_program) {
     endpoint_await(e, &e->left, 1);
     terminal_say(t, "Again");
     terminal_await(t, "tokens\n\n> ");
-    if (edits) { /* else it is not known what stands on the line */
+    if (edits) { /* otherwise the content of the line is not known */
       terminal_type(t, "gone");
       terminal_await(t, "> gone");
       terminal_type(t, "\x03");
@@ -165,14 +165,14 @@ static void await_read(const terminal *t) {
   close(slave);
 }
 
-/* What is typed or pasted, and the one message that comes of it, as JSON. */
+/* What is typed or pasted, and the message that results, as JSON. */
 static const struct {
   const char *typed, *message;
 } texts_of_lines[] = {
     {"\x1b[200~a1\ra2\ra3\x1b[201~\r", "a1\\na2\\na3"},
     {"\x1b[200~b1\nb2\x1b[201~\r", "b1\\nb2"},
     {"\x1b[200~c1\r\rc2\r\x1b[201~\r", "c1\\n\\nc2"},          /* the last line end begins no line */
-    {"\x1b[200~/usr/lib/d\rd2\x1b[201~\r", "/usr/lib/d\\nd2"}, /* no command */
+    {"\x1b[200~/usr/lib/d\rd2\x1b[201~\r", "/usr/lib/d\\nd2"}, /* this is not a command */
     {"\x1b[200~//quit\re2\x1b[201~\r", "/quit\\ne2"},
     {"See: \x1b[200~f1\rf2\x1b[201~ and so on\r", "See: f1\\nf2 and so on"},
     {"\x1b[200~T\xc3\xbcr\r\xe6\x9c\xac\x1b[201~\r", "T\xc3\xbcr\\n\xe6\x9c\xac"},
@@ -182,7 +182,7 @@ static const struct {
     {"\x1b[200~\r\r\x1b[201~j\r", "j"},
     {"k1\x1b\rk2\r", "k1\\nk2"}, /* Alt-Enter */
 };
-enum { CHAT_BYTES_MAX = 1 << 20 }; /* of a message */
+enum { CHAT_BYTES_MAX = 1 << 20 }; /* the most bytes of a message */
 enum { TEXTS_OF_LINES = sizeof texts_of_lines / sizeof texts_of_lines[0] };
 
 static void await_answers(terminal *t, size_t wanted) {
@@ -215,7 +215,7 @@ TEST(a_text_of_several_lines_is_one_message) {
   terminal_type(t, large);
   terminal_type(t, "\x1b[201~");
   free(large);
-  terminal_await(t, "a message has at most 1048576 bytes\n> "); /* and nothing of it was sent */
+  terminal_await(t, "a message has at most 1048576 bytes\n> "); /* nothing of it was sent */
   assert_int_equal(e->request_count, TEXTS_OF_LINES);
   terminal_type(t, "\x1b[200~/quit\rnow\x1b[201~\r");
   terminal_await(t, "has two slashes\n> ");
@@ -367,7 +367,7 @@ TEST(tab_completes_commands_and_files_and_sessions_are_listed) {
     snprintf(wanted, sizeof wanted, "> /attach %s", scratch_path("tab-"));
     terminal_type(t, line);
     terminal_await(t, wanted);
-    terminal_type(t, "\tt\t"); /* the list, then the one that is left */
+    terminal_type(t, "\tt\t"); /* first the list, then the only name that is left */
     terminal_await(t, "tab-two.png ");
     assert_non_null(strstr(t->text, "tab-one.png "));
     terminal_type(t, "\x03");
@@ -404,7 +404,7 @@ TEST(ctrl_c_before_any_text_leaves_no_line_half_written) {
   terminal *t = CHAT_AT(80, "--model", "openai:m", "--base-url", e->url, "--no-memory");
   terminal_await(t, PROMPT);
   terminal_say(t, "Hi");
-  terminal_await(t, "> Hi\n"); /* at Ctrl-C the terminal drops what was not read */
+  terminal_await(t, "> Hi\n"); /* at Ctrl-C the terminal drops the unread input */
   endpoint_await(e, &e->request_count, 1);
   terminal_type(t, "\x03");
   terminal_await(t, PROMPT);

@@ -48,7 +48,7 @@ TEST(help_of_a_command_is_its_own) {
   command_free(&asked);
 }
 
-/* Options of several commands: what one of them means stands under no other. */
+/* An option of several commands has, in the help of each command, the meaning that it has there. */
 TEST(help_of_an_option_is_that_of_its_command) {
   static const struct {
     const char *command, *has, *lacks;
@@ -134,7 +134,7 @@ TEST(option_without_its_argument_does_not_take_the_next_option_for_it) {
   assert_holds(&c.err, "'--key-env' needs an argument, and has the option --base-url");
   command_free(&c);
   c = (command){.arguments = {"run", "--model", "openai:m", "--tenant=--odd", "missing.yaml"}};
-  assert_status(&c, 74); /* then it is one */
+  assert_status(&c, 74); /* with one line it is one */
   assert_holds(&c.err, "missing.yaml");
   command_free(&c);
 }
@@ -212,7 +212,7 @@ TEST(words_that_are_nearly_right_get_the_name_that_was_meant) {
       {{"run", "--scritp"}, "run does not take '--scritp'; did you mean '--script'?"},
       {{"runs", "--statte=x"}, "runs does not take '--statte=x'; did you mean '--state'?"},
       {{"chat", "--temprature"}, "did you mean '--temperature'?"},
-      {{"plan", "--state"}, "plan does not take '--state'\n"}, /* of another command */
+      {{"plan", "--state"}, "plan does not take '--state'\n"}, /* an option of another command */
       {{"jobs", "lst"},
        "jobs has no action 'lst'; did you mean 'list'? The actions are: list, show, redrive or discard"},
       {{"memory", "serach"}, "did you mean 'search'?"},
@@ -307,7 +307,7 @@ TEST(what_is_not_a_domain_is_not_loaded) {
   command missing = {.arguments = {"plan", "--load", "/no/such/library.so"}};
   command not_one = {.arguments = {"plan", "--load", text}};
   command other = {.arguments = {"plan", "--load", "libm.so.6"}}; /* a file here, never a name to search for */
-  assert_status(&missing, 74);                                    /* as any file that is missing */
+  assert_status(&missing, 74);                                    /* as for any missing file */
   assert_holds(&missing.err, "/no/such/library.so");
   assert_status(&not_one, 78);
   assert_holds(&not_one.err, text);
@@ -354,7 +354,7 @@ TEST(colours_only_where_they_are_wanted) {
   }
 }
 
-/* What was said may hold anything; a terminal must not obey it. */
+/* A message may have any bytes, and a terminal must not obey them. */
 TEST(escapes_of_the_conversation_do_not_reach_the_terminal) {
   command c = {
       .arguments = {"run", "--script", scratch_string("model.yaml", script)},

@@ -44,7 +44,7 @@ TEST(time_of_saying_may_be_a_date_or_a_time) {
   plays("a.yaml", "sessions: [{id: a, said: 2023-05-08, turns: [{user: x}, {user: y, said: 2023-05-09T10:00Z}]}]\n", 2);
 }
 
-/* What was said in an old conversation is recalled with its own date. */
+/* A message of an old conversation is recalled with its own date. */
 TEST(time_of_saying_is_the_date_of_what_is_recalled) {
   command c = {.arguments = {"run", "--json", "--script", scratch_string("model.yaml", script),
                              scratch_string("a.yaml",
@@ -82,7 +82,7 @@ static void is_refused(const char *name, const char *text, size_t size, const ch
   snprintf(expected, sizeof expected, "turnphase: %s%s", path, complaint);
   assert_status(&c, 78);
   assert_holds(&c.err, expected);
-  assert_int_equal(c.out.size, 0); /* no turn was run */
+  assert_int_equal(c.out.size, 0); /* no turn ran */
   assert_int_not_equal(stat(data, &found), 0);
   command_free(&c);
 }

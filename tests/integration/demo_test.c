@@ -150,7 +150,7 @@ TEST(each_session_ends_once_behind_its_turns) {
     assert_true(event_is(event, "phase", "session.end"));
     assert_true(event_is(event, "run.state", "succeeded"));
     assert_true(ended < 3 && event_is(event, "ids.session", sessions[ended]));
-    for (size_t j = i; j < seen.count; j++) /* no turn of the session comes behind it */
+    for (size_t j = i; j < seen.count; j++) /* no turn of the session follows it */
       assert_false(event_is(event_at(&seen, j), "event", "turn_begin") &&
                    event_is(event_at(&seen, j), "ids.session", sessions[ended]));
     ended++;
@@ -163,7 +163,7 @@ TEST(the_timeline_for_people_shows_the_same) {
   assert_status(&c, 0);
   assert_holds(&c.err, "warning: failure of hook trip.events in turn.pre_prompt_context: timed_out"); /* the log */
   const char *line_end = strchr(c.err.data, '\n');
-  assert_true(line_end && line_end[1] == '\0'); /* and nothing else */
+  assert_true(line_end && line_end[1] == '\0'); /* and nothing else is there */
   assert_false(holds(&c.out, "\033"));
   assert_holds(&c.out, "recalled ideas-2");
   assert_holds(&c.out, "end of the session");

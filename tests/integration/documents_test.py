@@ -57,7 +57,7 @@ def commands_of(block):
 
 
 def steps_of(text):
-    """(command, status, what it prints or None) in the order of the document."""
+    """Returns (command, status, printed text or None), in the order of the document."""
     steps, last, end = [], None, 0
     for match in BLOCK.finditer(text):
         kind, block = match.groups()
@@ -84,7 +84,8 @@ def guards_of(steps):
 
 
 def fits(expected, printed):
-    """Each line of the block stands in what was printed, in this order; … is anything within a line, or lines."""
+    """Whether each line of the block is in the printed text, in this order; … is anything within a line, or several
+    lines."""
     place = 0
     for line in expected.splitlines():
         words = [re.escape(' '.join(piece.split())) for piece in line.split('…')]
@@ -136,7 +137,7 @@ def free_port():
 
 
 class Reader:
-    """What a reader has: the command, an MCP server, a model, settings of another host, the examples."""
+    """The things that a reader has: the command, an MCP server, a model, settings of another host, the examples."""
 
     def __init__(self, place, program, mcp_server, build, model_url):
         self.port = free_port()
@@ -149,7 +150,7 @@ class Reader:
         if mcp_server:
             self.script(place, 'bin/npx', 'exec %s' % shlex.quote(os.path.abspath(mcp_server)))
         else:
-            os.symlink(os.path.expanduser('~/.npm'), os.path.join(place, '.npm'))  # what npx has fetched
+            os.symlink(os.path.expanduser('~/.npm'), os.path.join(place, '.npm'))  # the packages that npx has fetched
         self.script(place, 'bin/turnphase', '''
 case "$* " in *" openai:"*) set -- "$@" --base-url %s --key-env OPENAI_API_KEY ;; esac
 case "$* " in *" --http "*) ;; "serve "*) set -- "$@" --http 127.0.0.1:%d ;; esac

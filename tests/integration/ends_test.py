@@ -15,7 +15,7 @@ import cases  # noqa: E402
 COMMAND = os.path.abspath(sys.argv[1])
 LIMIT_S = 60
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-# The tool says where its program is, then does not end by itself.
+# The tool prints where its program is, and does not end by itself.
 FILES = {
     'hooks/slow.yaml': 'kind: tool\nname: slow\ndescription: slow\ncommand: [sh, hooks/slow.sh]\n',
     'hooks/slow.sh': 'echo $$ > pid.new && mv pid.new pid; exec sleep 600\n',
@@ -150,7 +150,7 @@ def chat_that_waits_for_a_line_is_ended(root):
         while json.loads(process.stdout.readline())['event'] != 'result':
             pass
         process.send_signal(number)
-        process.stdout.read()  # with its input still open
+        process.stdout.read()  # while its input is still open
         process.communicate(timeout=LIMIT_S)
         assert process.returncode == 128 + number, process.returncode
 
@@ -166,7 +166,7 @@ def call_is_ended(root):
 
 def second_one_ends_at_once(root):
     process, program, _ = begin(root, 'twice', RUN)
-    os.killpg(program, signal.SIGSTOP)  # what is cancelled does not end before it is killed
+    os.killpg(program, signal.SIGSTOP)  # the cancelled program does not end before it is killed
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=LIMIT_S)

@@ -58,7 +58,7 @@ class Server:
 
 
 def rows_of(tenant, number):
-    """What data copy leaves, as the database has it."""
+    """The rows that `data copy` leaves in the database."""
     def b(word):
         return f"convert_to('{word}', 'UTF8')"
     of = f"{b(tenant)}, {b(f's{number % 3}')}"
@@ -116,7 +116,7 @@ def erase_by(server, world, number):
     check(left == EVERY - wanted, f'{what}: {sorted(left & wanted)[:5]} are left, '
           f'{sorted(EVERY - wanted - left)[:5]} are gone')
     check(planted_in(world.run('export', data, '--tenant', 'bob')) == {x for x in left if x[0] == 'bob'}, what)
-    if what == 'a person':  # the conversation of others goes on
+    if what == 'a person':  # the conversations of other persons go on
         out = world.run('sessions', 'show', data, 's0', '--tenant', 'bob')
         check('plant-bob-003-user.' in out, out)
 

@@ -19,7 +19,7 @@ import time
 
 COMMAND = os.path.abspath(sys.argv[1])
 LIMIT_S = 120
-TURNS = 100  # of a tenant; each plants ten texts
+TURNS = 100  # turns of a tenant; each plants ten texts
 PLACES = ('user', 'answer', 'argument', 'result', 'question', 'job', 'memory', 'fact', 'reason', 'task')
 TENANTS = ('ann', 'bob', 'cid')
 POINTS = 20 * int(os.environ.get('TURNPHASE_ROUNDS', '1'))
@@ -28,7 +28,7 @@ OLD_MS = 1_600_000_000_000
 
 
 def text(tenant, number, place):
-    """As long as it makes rows move between pages."""
+    """So long that rows move between pages."""
     return f'plant-{tenant}-{number:03}-{place}.' + ' filler' * (number * 37 % 90)
 
 
@@ -152,7 +152,7 @@ def planted_in(out):
 
 
 def exported_of(world, data, words):
-    """@return the texts in what is exported of bob, and all that was said; each line is one map."""
+    """@return the exported texts of bob, and all texts that were said; each line is one map."""
     out = world.run('export', data, '--tenant', 'bob', *words)
     lines = [json.loads(line) for line in out.splitlines() if line.startswith('{')]
     found = set()
@@ -166,10 +166,11 @@ def exported_of(world, data, words):
 
 
 def export(world, words, what, gone):
-    """What is exported is what is gone after forget with the same words, and nothing is erased."""
+    """The exported texts are those that are missing after forget with the same words; the export erases nothing."""
     found = exported_of(world, 'kept', words)
     wanted = {('bob', n, p) for n in range(TURNS) for p in PLACES if gone(n, p)}
-    twice = {'a text': 33, 'a text of a memory': 44}  # the history or the memory goes, and the other one has it still
+    twice = {'a text': 33, 'a text of a memory': 44}  # the text is erased from the history or from the memory, and the
+                                                      # other one still has it
     wanted |= {('bob', number, 'user') for text_of, number in twice.items() if text_of == what}
     check(found == wanted, f'{what}: exported and not gone {sorted(found - wanted)[:5]}, not exported '
           f'{sorted(wanted - found)[:5]}')
@@ -190,7 +191,7 @@ def erase_every_tenant(world):
 
 
 def erase_once(world):
-    rest = ('job', 'task')  # they have no turn: they go with a session, or where they fit by themselves
+    rest = ('job', 'task')  # they have no turn: they are erased with a session, or when they fit by themselves
     rows = (
         ('a tenant', [], lambda n, p: True),
         ('a session', ['--session', 's2'], lambda n, p: n % 3 == 2),
@@ -217,7 +218,8 @@ def erase_once(world):
 
 
 def cpu_ns_of(child):
-    """Of all its threads, also those that are over; the clock's id is made as in clock_getcpuclockid(3)."""
+    """The processor time of all threads of a process, also of those that have ended; the id of the clock is made as in
+    clock_getcpuclockid(3)."""
     return time.clock_gettime_ns(~child.pid << 3 | 2)
 
 
@@ -243,7 +245,7 @@ def kill_after(world, words, cpu_ns):
 
 
 def kill_one(world, words, span, state):
-    """Counts what the next start found."""
+    """Kills one erasure, and counts what the next start found."""
     kill_after(world, words, random.randint(*span))
     is_left, is_finished = os.path.exists(world.path('kept/forget.pending')), False
     if is_left:

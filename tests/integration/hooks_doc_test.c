@@ -7,7 +7,7 @@
 
 enum { FILES_MAX = 32 };
 
-static char paths[FILES_MAX][256]; /* of the files that the document has */
+static char paths[FILES_MAX][256]; /* the files in the document */
 static size_t path_count;
 
 static char *read_document(void) {
@@ -90,7 +90,7 @@ static bool is_program(const char *name) {
   return system(line) == 0;
 }
 
-/* A hook of the document, a call, and what comes of it. */
+/* A hook of the document, a call, and the expected result. */
 typedef struct example {
   const char *hook, *program, *payload, *judged, *reason;
 } example;
@@ -117,7 +117,7 @@ static const example examples[] = {
      "rm -rf is not allowed here"},
 };
 
-/* What each of them decides by is not in the call. */
+/* The call lacks the value by which each of these hooks decides. */
 static const struct {
   const char *hook, *program, *payload;
 } unread[] = {
@@ -158,7 +158,7 @@ static bool is_named(const char *path, const char *hook) {
   return strlen(hook) == size && strncmp(name, hook, size) == 0;
 }
 
-/* A program that takes a missing value for an empty text would allow a call that it never read. */
+/* A program that treats a missing value as an empty text would allow a call that it never read. */
 TEST(no_hook_of_the_document_allows_what_it_could_not_read) {
   for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++) {
     if (!is_program(unread[i].program)) continue;

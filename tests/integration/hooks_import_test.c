@@ -540,7 +540,7 @@ TEST(a_question_is_asked_by_hooks_run_and_guards_a_call) {
   static const char *const options[] = {"--hook-model", "script:m.yaml"};
   static const struct {
     const char *answer; /* NULL: there is no model */
-    const char *option; /* of the import */
+    const char *option; /* an option of the import */
     int run, call;
     const char *judged;
   } rows[] = {
@@ -714,7 +714,7 @@ static unsigned draw(unsigned below) {
   return (seed >> 16) % below;
 }
 
-/* One handler in a form that files in use have; each has a mark of its own. */
+/* Writes one handler in a form that real files have; each has a mark of its own. */
 static void put_handler(FILE *file, unsigned mark, bool is_flat) {
   static const char *const forms[] = {
       "{\"type\": \"command\", \"command\": \"%s\"}",

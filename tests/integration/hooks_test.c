@@ -39,7 +39,7 @@ static void must(int status, const char *one, const char *two) {
   command_free(&c);
 }
 
-/* One hook alone: `hooks run hooks ID --payload - --json`. */
+/* Tries one hook by itself: `hooks run hooks ID --payload - --json`. */
 static void try_hook(const char *id, const char *payload, int status, const char *judged, command *c) {
   *c = (command){.arguments = {"hooks", "run", "hooks", id, "--payload", "-", "--json"}, .input = payload};
   assert_status(c, status);
@@ -298,7 +298,7 @@ TEST(the_kill_switch_leaves_hooks_out_and_says_so) {
   assert_status(&c, 78);
   command_free(&c);
   put("hooks/b.yaml", "id: b\nevent: tool.pre\nafter: none\nhandler: {command: ./b}\n", 0644);
-  must(78, "check", "hooks"); /* it is no good directory for all that */
+  must(78, "check", "hooks"); /* nevertheless the directory is refused */
   unsetenv("TURNPHASE_DISABLE_HOOKS");
   assert_false(is_there("ran"));
 }

@@ -147,7 +147,7 @@ def variables_of_settings(project):
 
 
 def variables_of_a_handler(project):
-    """A handler's own counts before that of the file."""
+    """A variable of the handler counts before one of the file."""
     for own, denied in (({'GUARD_MODE': 'strict'}, True), ({'GUARD_MODE': 'lax'}, False), (None, False)):
         settings = hooks('PreToolUse', GUARD, matcher='Bash')
         settings['env'] = {'GUARD_MODE': 'other'}
@@ -159,7 +159,7 @@ def variables_of_a_handler(project):
 
 
 def variables_of_the_host(project):
-    """A variable of the host reaches a program only where the import was told so."""
+    """A variable of the host reaches a program only if the import was called with it."""
     settings = hooks('PreToolUse', GUARD, matcher='Bash')
     for options, denied in (((), False), (('--pass-env', 'GUARD_MODE'), True), (('--pass-env', 'GUARD_*'), True),
                             (('--pass-env', 'OTHER', '--pass-env', 'GUARD_MODE'), True)):
@@ -184,7 +184,8 @@ COMMENTED = """\
 
 
 def comments_and_last_commas(project):
-    """Some hosts take them. What stands in a text stays, and what is no JSON is refused with its place."""
+    """Some hosts accept comments and trailing commas. Those in a text stay, and malformed JSON is refused with its
+    place."""
     project.import_hooks(COMMENTED)
     events = project.run()
     assert '// no, /* no */' in results(events)[0]['text'], events
@@ -294,8 +295,8 @@ if "Left" in last and not given["stop_hook_active"]:
 
 
 def transcript_of_the_session(project):
-    """A Stop hook reads what the model said last in the file that it is told of, and nobody else can; the file is gone
-    afterwards."""
+    """A Stop hook reads the model's last text in the file whose path it gets; no other user can read the file, and it
+    is deleted afterwards."""
     project.write('stop.py', LAST)
     project.import_hooks(hooks('Stop', 'python3 stop.py'))
     events = project.run()
@@ -308,7 +309,7 @@ def transcript_of_the_session(project):
 
 
 def transcript_of_each_event(project):
-    """What stands in the file, event by event; a session that goes on has its earlier turns in it."""
+    """The content of the file at each event; in a session that goes on it has the earlier turns."""
     project.import_hooks({'hooks': {event: [{'hooks': [
         {'type': 'command', 'command': f'python3 copy.py {event}'}]}]
         for event in ('UserPromptSubmit', 'PreToolUse', 'PostToolUse', 'Stop', 'SessionEnd')}})
@@ -582,7 +583,7 @@ class Streams(http.server.BaseHTTPRequestHandler):
 
 
 def at_terminal(project, words, said, answer, **environment):
-    """@return what stood on the terminal of a chat in which one message was said."""
+    """@return the text on the terminal of a chat with one message."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(project.directory)
@@ -608,7 +609,7 @@ def at_terminal(project, words, said, answer, **environment):
 
 
 def removed_text_is_nowhere(project):
-    """What AfterModel takes out of an answer that streams is on no screen, in no event, file, record or request."""
+    """Text that AfterModel removes from a streamed answer is on no screen, and in no event, file, record or request."""
     project.write('.gemini/hooks/remove.py', REMOVES)
     project.import_hooks({'hooks': {'AfterModel': [{'hooks': [
         {'type': 'command', 'command': 'python3 $GEMINI_PROJECT_DIR/.gemini/hooks/remove.py'}]}]}}, '--rewrite',
@@ -648,7 +649,7 @@ def removed_text_is_nowhere(project):
 
 
 def what_a_model_hook_may_not_change_is_denied(project):
-    """Without --rewrite; and import, trust and check say what each of them is about."""
+    """Without --rewrite such hooks are denied; import, trust and check name what each of them would change."""
     project.write('mock.py', MOCK)
     entry, = project.import_hooks(hooks('BeforeModel', 'python3 mock.py'))
     assert entry['phase'] == 'model.request' and entry['guard'] and entry['fails_open'], entry
@@ -669,7 +670,7 @@ def what_a_model_hook_may_not_change_is_denied(project):
         assert words in ran.stdout, ran
 
 
-# What programs of each event get, as the references of their hosts have it. A field with ? may be missing.
+# The input of programs at each event, as the references of their hosts describe it. A field with ? may be missing.
 OBJECT, FLAG = shape(), shape('boolean')
 GEMINI_OWN = {
     'SessionStart': {'source': {'enum': ['startup', 'resume', 'clear']}, 'model?': TEXT},
@@ -709,7 +710,7 @@ def documented(event, own, **base):
 
 
 def each_event_has_its_documented_input(project):
-    """All events of a conversation with a call that a hook lets pass; those of Codex are those of Claude Code."""
+    """All events of a conversation with a call that a hook allows; those of Codex are those of Claude Code."""
     for path, table, base, answer in (
             ('.gemini/settings.json', GEMINI_OWN, {'timestamp': TEXT}, '{}'),
             ('settings.json', CLAUDE_OWN, {}, request(behavior='allow')),
@@ -719,7 +720,7 @@ def each_event_has_its_documented_input(project):
             f'cat >> {event}.log; ' + (answer if event == 'PermissionRequest' else 'true')))] for event in table}},
             '--rewrite', name=path)
         project.write('hd/asks.yaml', ASKS)
-        if path.startswith('.gemini'):  # that host has no event that answers the question
+        if path.startswith('.gemini'):  # this host has no event that answers the question
             os.remove(project.directory + '/hd/asks.yaml')
             events = project.run()
             assert results(events)[0]['kind'] == 'ok', events
@@ -737,7 +738,7 @@ def specific(event, **fields):
     return {'hookSpecificOutput': {'hookEventName': event, **fields}}
 
 
-# What each event answers, as its reference has it, and the event of the conversation that shows what came of it.
+# The answer for each event, as its reference describes it, and the event of the conversation that shows its effect.
 CONTEXT = 'the marked words'
 NO = {'decision': 'block', 'reason': CONTEXT}
 ANSWERS = [
@@ -862,7 +863,7 @@ OF_FILE = [('disableAllHooks', True), ('env', {'A': 'b'}), ('permissions', {'den
 
 
 def hundred_files_have_no_silent_entry(project):
-    """Each handler of a file is placed or left out with a reason, and each key that does nothing is named by it."""
+    """Each handler of a file is taken or left out with a reason, and each key without effect is named."""
     draw = random.Random(20261127)
     for number in range(100):
         settings, count, odd = {'hooks': {}}, 0, []

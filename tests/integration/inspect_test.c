@@ -211,7 +211,7 @@ TEST(blame_names_the_slowest_tool_and_the_late_handler_first) {
   command_free(&c);
   c = run_on(data, "blame", "rooms-2", NULL);
   assert_line(&c, "trip.spending_limit", "640 euros are more");
-  assert_null(strstr(c.out.data, "trip.events")); /* it was not called */
+  assert_null(strstr(c.out.data, "trip.events")); /* the handler was not called */
   command_free(&c);
 }
 
@@ -303,7 +303,8 @@ TEST(picture_has_lanes_bars_and_what_went_wrong) {
     assert_int_equal(count_in(&c.out, "<g class=\"bar tool"), 3);
     assert_int_equal(count_in(&c.out, "<g class=\"bar model"), 2);
     assert_int_equal(count_in(&c.out, "<g class=\"bar handler bad\""), 1);
-    assert_int_equal(count_in(&c.out, "://"), count_in(&c.out, "http://www.w3.org/2000/svg")); /* nothing is loaded */
+    assert_int_equal(count_in(&c.out, "://"), count_in(&c.out, "http://www.w3.org/2000/svg")); /* the page loads nothing
+                                                                                                  from elsewhere */
     assert_int_equal(count_in(&c.out, "<script>"), i == 0);
     command_free(&c);
   }
@@ -316,7 +317,7 @@ TEST(bars_lie_in_lanes_where_there_is_space) {
   tp_text list = tp_value_get(parse(&c, &writer), "traceEvents");
   double until[64] = {0};
   char lane_names[64][32] = {""};
-  int64_t threads[64] = {0}; /* that ran what lies in the lane */
+  int64_t threads[64] = {0}; /* the thread that ran the bars of the lane */
   size_t bars = 0, deadlines = 0, names = 0;
   for (tp_value_walk walk = {0}; tp_value_next(list, &walk);) {
     tp_text ph = tp_value_text(tp_value_get(walk.value, "ph"));
@@ -413,7 +414,7 @@ TEST(gate_that_no_step_names_is_that_of_the_only_call_of_its_response) {
   command_free(&c);
 }
 
-/* One subscription may deny in two phases of a turn: the newer denial belongs to the other one. */
+/* One subscription may deny in two phases of a turn: the newer denial belongs to the other phase. */
 TEST(reason_is_that_of_the_phase_that_denied) {
   const char *kept = play_calls("phases", NULL);
   sql(kept,
@@ -498,7 +499,7 @@ TEST(wrong_words_are_refused_with_what_helps) {
   assert_int_equal(mkdir(none, 0700), 0);
   assert_all(data, "no-such-turn", 1, "there is no turn 'no-such-turn'");
   assert_all(data, NULL, 2, "needs a data directory and a turn");
-  assert_all(data, "", 2, "needs a data directory and a turn"); /* not the runs of all turns as one */
+  assert_all(data, "", 2, "needs a data directory and a turn"); /* and not the runs of all turns as if they were one */
   assert_all(newer, "rooms-1", 78, "use the turnphase that wrote it");
   assert_all(none, "rooms-1", 74, "nothing was kept here: there is no turnphase.db; give the directory");
   assert_all("/no/such/place", "rooms-1", 74, "--data");
@@ -512,7 +513,7 @@ TEST(wrong_words_are_refused_with_what_helps) {
   command_free(&c);
 }
 
-/* What was looked for, where, and what helps, by names of the command. */
+/* The message names what was searched, where, and a command that helps. */
 TEST(negative_answers_name_the_place_and_the_remedy) {
   static const struct {
     const char *arguments[6];
@@ -573,7 +574,7 @@ TEST(turn_of_a_directory_that_cannot_be_written_is_shown) {
   assert_int_equal(system(line), 0);
 }
 
-/* As it is in the file while the process lives, and after it was killed. */
+/* The record is read while the process lives, and after it was killed. */
 TEST(turn_that_has_not_ended_is_shown_as_far_as_it_came) {
   const char *path = copy_of_data("killed");
   sql(path,
@@ -679,7 +680,7 @@ TEST(follow_shows_what_another_process_writes) {
   free(out.data);
 }
 
-/* Its end comes as a row of its own. */
+/* The end of a running turn has a row of its own. */
 TEST(follow_shows_that_what_ran_has_ended) {
   const char *path = copy_of_data("ending");
   bytes out = {0};

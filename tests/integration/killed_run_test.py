@@ -16,8 +16,8 @@ COMMAND, DOMAIN = (os.path.abspath(path) for path in sys.argv[1:3])
 LIMIT_S = 60
 POINTS = 100 * int(os.environ.get('TURNPHASE_ROUNDS', '1'))
 SEED = int(os.environ.get('TURNPHASE_SEED', '0')) or random.randrange(1, 1 << 30)
-ASKS_EVERY = 10  # so many turns have a question: it costs two more commands
-TURNS_A_STORE = 50  # what a command loads and looks through stays small
+ASKS_EVERY = 10  # one turn of this many has a question, which needs two more commands
+TURNS_A_STORE = 50  # so that commands have little to load and to search
 
 
 def call(number, tool, **arguments):
@@ -89,7 +89,7 @@ class World:
             self.durations.append(time.monotonic() - begun)
 
     def kill_turn(self, name, asks, chooser):
-        """At a moment of what such a command takes, from its start to shortly after its end."""
+        """Kills a command at a random moment between its start and shortly after its usual end."""
         usual = sorted(self.durations)[len(self.durations) // 2]
         child = self.run(asks)
         try:

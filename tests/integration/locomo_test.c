@@ -107,7 +107,7 @@ static size_t add_questions(bytes *lines) {
 typedef struct question {
   char evidence[EVIDENCE_MAX][16];
   size_t evidence_count, entries;
-  size_t found[2]; /* by the library, by the run */
+  size_t found[2]; /* how many the library found, and how many the run */
   tp_text text;
 } question;
 
@@ -202,7 +202,7 @@ TEST(a_run_recalls_as_well_as_the_library_alone) {
   read_questions();
   ask_library(store);
   play(&saying, &said);
-  play(&asking, &asked); /* a process of its own: what it knows, it has from the file */
+  play(&asking, &asked); /* another process, which knows only what is in the file */
 
   events said_events = events_read(&saying.out), asked_events = events_read(&asking.out);
   assert_int_equal(events_count(&said_events, "result", NULL), UTTERANCES);

@@ -14,7 +14,7 @@ typedef struct talk {
   tp_shared_history *history;
   tp_session *session;
   latch deltas, in_tool, go, closed;
-  atomic_int tool_waits_for; /* of go; 0: it does not wait */
+  atomic_int tool_waits_for; /* the value of `go` for which it waits; 0: it does not wait */
   atomic_int tool_runs, compactions;
 } talk;
 
@@ -54,7 +54,7 @@ static void on_event(void *ctx, const tp_event *event) {
 
 static void on_closed(void *ctx) { latch_hit(&((talk *)ctx)->closed); }
 
-/* What the turns of a provider are, in their order. */
+/* The kinds of turns of a provider, in their order. */
 static const struct kind {
   strict_plan plan;
   bool cancels_in_stream, cancels_in_tool, is_empty;

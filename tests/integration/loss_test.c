@@ -88,7 +88,7 @@ TEST(memory_that_is_locked_is_no_dead_letter) {
   command_free(&c);
 }
 
-/* The wait for them is bounded, and what it leaves is counted. */
+/* The wait for the memories is bounded, and those that are left are counted. */
 TEST(many_memories_that_are_locked_are_waited_for_seconds) {
   command c;
   char input[TURNS * 80];
@@ -106,7 +106,7 @@ TEST(many_memories_that_are_locked_are_waited_for_seconds) {
   command_free(&c);
 }
 
-/* What fails for good says how it is run again. */
+/* The message of a job that failed for good names the command that runs it again. */
 TEST(memory_that_refuses_is_a_dead_letter_that_can_be_redriven) {
   command c;
   sqlite3 *db = NULL;

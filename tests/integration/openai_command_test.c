@@ -170,7 +170,7 @@ TEST(quirks_of_a_server_are_named_by_option_and_in_agents) {
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     const endpoint_reply reply = {.body = rows[i].body};
-    for (int form = 0; form < 3; form++) { /* as an option; of an agent; of its fallback */
+    for (int form = 0; form < 3; form++) { /* as an option, for an agent, and for its fallback */
       endpoint *e = endpoint_open(form == 2 ? &down : &reply, 1), *other = endpoint_open(&reply, 1);
       char talk[700], fallback[200];
       snprintf(fallback, sizeof fallback, "\n    fallbacks: [{model: openai:m, base_url: %s, %s: true}]", other->url,
@@ -373,7 +373,8 @@ TEST(memory_gets_vectors_of_an_embedder) {
   assert_non_null(strstr(endpoint_request(e, 0), "POST /v1/embeddings "));
   assert_non_null(strstr(endpoint_request(e, 0), "Authorization: Bearer " KEY));
   assert_string_equal(endpoint_body(e, 0), "{\"model\":\"e\",\"input\":[\"Hi\"]}");
-  assert_int_equal(endpoint_count(e, &e->request_count), 2); /* what is looked for, and what is kept */
+  assert_int_equal(endpoint_count(e, &e->request_count), 2); /* the requests that were searched and the requests that
+                                                                were kept */
   command_free(&c);
   endpoint_close(e);
 }
@@ -449,7 +450,7 @@ TEST(an_answer_that_is_cut_is_said) {
   }
 }
 
-/* The same of a script (finish:), and of what was kept. */
+/* The same for a script (finish:), and for the stored result. */
 TEST(a_script_says_how_an_answer_ended_and_show_repeats_it) {
   static const struct {
     const char *finish, *word, *says;

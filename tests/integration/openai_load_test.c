@@ -20,7 +20,7 @@ static int count_entries(const char *path) {
   return count - 2;
 }
 
-/* How many threads of the process have the name. */
+/* Counts the threads of the process with this name. */
 static int count_threads(const char *name) {
   int count = 0;
   DIR *folder = opendir("/proc/self/task");

@@ -23,7 +23,7 @@ static bool make_certificate(void) {
   return system(command) == 0;
 }
 
-/* It says where it listens: "ACCEPT 127.0.0.1:PORT". */
+/* The server prints its address: "ACCEPT 127.0.0.1:PORT". */
 static bool start_server(void) {
   char key[128], line[256];
   int ends[2];
@@ -47,7 +47,7 @@ static bool start_server(void) {
   return port != 0;
 }
 
-/* Why a turn with the endpoint failed; the number of its attempts. */
+/* Runs a turn with the endpoint, and reads the reason of its failure and the number of its attempts. */
 static void ask(const char *host, const char *ca_file, char *reason, size_t size, int *ret_attempts) {
   static const endpoint_reply unused = {.body = ""};
   char url[64];

@@ -24,7 +24,7 @@ LIMIT_S = 60
 PAGES = os.path.abspath(sys.argv[1])
 COMMAND = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else None
 
-# What is typed before the Tab, and the words that the command gets.
+# The text before the Tab, and the words that the command then gets.
 CASES = [
     ('critical-ch', 'critical-chain'),
     ('help critical-ch', 'help critical-chain'),
@@ -139,7 +139,7 @@ def check_commands(report, commands):
 # ---- completions ----
 
 def typed_in(words, setup, lines, folder):
-    """What an interactive shell gives the command for each line with a Tab at its end."""
+    """The words that an interactive shell passes to the command for each line with a Tab at its end."""
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
@@ -185,7 +185,7 @@ def in_bash(folder):
 def in_zsh(folder):
     setup = 'fpath=(%s $fpath); autoload -Uz compinit; compinit -u -D; compdef _turnphase turnphase' % PAGES
     results = typed_in(['zsh', '-f', '-i'], setup, [line for line, _ in CASES], folder)
-    # zsh takes the slash of a folder away where the line ends with it.
+    # zsh removes the slash of a folder at the end of a line.
     return compare([(line, wanted.removesuffix('/')) for line, wanted in CASES], results)
 
 
@@ -195,7 +195,7 @@ def ask_fish(lines, folder):
 
 
 def in_fish(folder):
-    """fish says itself what would come, a candidate a line with its description after a tab."""
+    """fish itself prints the candidates, one a line, with the description after a tab."""
     lines = ["complete -C 'turnphase %s'; echo ---" % line for line, _ in CASES]
     made = ask_fish(lines, folder)
     wrong = made.stderr
@@ -223,7 +223,7 @@ def all_in_bash(commands):
 
 
 def all_in_fish(commands, folder):
-    """The same of fish, whose options have letters, too."""
+    """The same for fish, whose options have descriptions, too."""
     lines = ["complete -C 'turnphase %s -'; echo ---" % row['command'] for row in commands]
     made = ask_fish(lines, folder)
     wrong = made.stderr
@@ -255,7 +255,7 @@ def check_completions(report, commands):
             report.line('fish offers every option of the tables', all_in_fish(commands, folder))
         else:
             report.skip('fish offers every option of the tables', 'fish is not installed')
-        left = set(os.listdir(folder)) - set(before) - {'.local', '.config', '.cache'}  # those of fish itself
+        left = set(os.listdir(folder)) - set(before) - {'.local', '.config', '.cache'}  # the files of fish itself
         report.line('a completion makes nothing', ' '.join(left))
 
 

@@ -19,7 +19,7 @@ import cases  # noqa: E402
 COMMAND = os.path.abspath(sys.argv[1])
 LIMIT_S = 120
 
-# Each secret is told apart by its number.
+# Each secret is identified by its number.
 NAMES = ['user', 'arguments', 'result', 'assistant', 'deny', 'long_deny', 'log', 'failed_stderr', 'malformed',
          'environment', 'model_error', 'url', 'key', 'tool_name', 'task', 'tool_stderr', 'remember', 'reminder',
          'signal', 'session_end', 'worker_error', 'question', 'asked', 'asked_why', 'edited', 'header', 'query']
@@ -240,7 +240,7 @@ def tool_call_keeps_no_part_of_a_secret(world):
 
 
 def questions(world, count):
-    """@return the open ones, when there are so many."""
+    """Waits until `count` questions are open. @return them."""
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end:
         found = [json.loads(line) for line in world.command('ask', 'list', 'data', '--json').stdout.splitlines()]
@@ -251,7 +251,8 @@ def questions(world, count):
 
 
 def a_question_has_its_text_and_nothing_else_has(world):
-    """Who is asked sees arguments and reason; what is recorded of the answer, and of edited arguments, does not."""
+    """The person who is asked sees arguments and reason; the records of the answer and of edited arguments do not have
+    them."""
     for name, text in (('asked', 'kind: tool\nname: asked\ndescription: A tool.\ncommand: [sh, hooks/answers.sh]\n'),
                        ('asks', 'id: asks\nevent: tool.pre\nmatch: {ability_scope: asked}\n'
                                 'handler: {kind: ask, reason: "sure of {asked_why}"}\n')):
@@ -282,7 +283,7 @@ def a_question_has_its_text_and_nothing_else_has(world):
 
 
 def headers_and_urls_of_endpoints_are_in_no_record(world):
-    """An endpoint that cannot be reached: what is said of it has neither the header nor the query."""
+    """For an endpoint that cannot be reached, no message has the header or the query."""
     with open(world.directory + '/hooks/policy.yaml', 'w') as file:
         file.write(planted('id: policy\nevent: tool.pre\nfailure: best_effort\nhandler:\n  kind: webhook\n'
                            '  url: "http://127.0.0.1:9/v1?token={query}"\n'
@@ -291,7 +292,7 @@ def headers_and_urls_of_endpoints_are_in_no_record(world):
     assert ran.returncode == 0, ran
     check = world.command('hooks', 'check', 'hooks', '--webhook', '127.0.0.1:9')
     if 'turnphase-webhook' in check.stderr:
-        return  # it was not built
+        return  # this library was not built
     ran = world.talk('run', '--json', '--webhook', '127.0.0.1:9')
     expect_none(ran.stderr.encode(), 'the log of run with a webhook')
     audit = world.command('audit', 'data')

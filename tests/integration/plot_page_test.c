@@ -6,7 +6,7 @@
 #include "tests/integration/support/command.h"
 
 static const char *browser;
-static bytes page; /* as it stands after its script */
+static bytes page; /* the page after its script has run */
 
 static const char *find_browser(void) {
   static const char *const paths[] = {"/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"};

@@ -30,7 +30,7 @@ TEST(sessions_and_records_are_kept_in_the_database_and_memory_is_said_not_to_be)
   }
 }
 
-/* What one process recorded, others read. */
+/* Other processes read the records of one process. */
 TEST(records_of_a_turn_are_read_from_the_database) {
   const char *const model = scratch_string("model.yaml", script);
   const char *const input =
@@ -74,7 +74,8 @@ TEST(job_that_is_in_the_database_is_run_by_a_worker) {
                {{"jobs", "show", uri, "4711"}, "nobody", 0},
                {{"jobs", "discard", uri, "4711"}, "", 0},
                {{"worker", uri, "--until-empty"}, "", 0},
-               {{"jobs", "list", uri, "--state", "succeeded"}, "memory.post_turn_extractor", 0}, /* of the turn */
+               {{"jobs", "list", uri, "--state", "succeeded"}, "memory.post_turn_extractor", 0}, /* the job of the
+                                                                                                    turn */
                {{"jobs", "list", uri, "--state", "discarded"}, "nobody", 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     command c = {.input = turn};

@@ -79,13 +79,13 @@ class Reader:
                 file.write(f'#!/bin/sh\nexec {shlex.quote(os.path.abspath(mcp_server))}\n')
             os.chmod(os.path.join(place, 'bin', 'npx'), 0o755)
         else:
-            os.symlink(os.path.expanduser('~/.npm'), os.path.join(place, '.npm'))  # what npx has fetched
+            os.symlink(os.path.expanduser('~/.npm'), os.path.join(place, '.npm'))  # the packages that npx has fetched
             self.call['params'].update(name='files__read_text_file', arguments={'path': 'forbidden.txt'})
         self.environment = {**os.environ, 'HOME': place, 'XDG_CONFIG_HOME': place + '/config',
                             'PATH': place + '/bin:' + os.environ['PATH']}
 
     def words(self, line):
-        """The line as a shell reads it; what the reader has is put into its place."""
+        """The words of a line as a shell reads it, with the reader's things in their places."""
         line = line.replace('~', self.place)
         if ' TURN ' in line:
             shown = self.ran(['runs', './kept', '--json', '--limit', '0'])
@@ -163,7 +163,7 @@ def main():
             try:
                 reader.run(line) if number <= len(lines) else reader.stop()
                 print(f'ok {number} - {line}'.replace('#', ''), flush=True)
-            except Exception as error:  # also what a child says
+            except Exception as error:  # also an error from a child
                 failed = True
                 print(f'not ok {number} - {line}'.replace('#', ''), flush=True)
                 print(f'# {type(error).__name__}: {error}'.replace('\n', '\n# '), flush=True)

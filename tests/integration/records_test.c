@@ -27,7 +27,7 @@ static size_t lines_of(const bytes *b) {
   return count;
 }
 
-/* How many lines of JSON a command gives. */
+/* Counts the lines of JSON that a command prints. */
 static size_t count_of(const char *const words[], const char *data, int status) {
   command c = {.status = 0};
   for (size_t n = 0; words[n]; n++) c.arguments[n] = strcmp(words[n], "DIR") == 0 ? data : words[n];
@@ -266,7 +266,7 @@ static void sql(const char *data, const char *file, const char *statements) {
   sqlite3_close(db);
 }
 
-/* Who has a text finds where it passed through a phase. */
+/* The owner of a text finds the phases through which it passed. */
 TEST(hash_of_a_text_is_found_in_what_is_explained) {
   const char *data = play("hashed");
   command hash = {.arguments = {"store", "hash", data, "-"}, .input = "A secret word: xylophone."};
@@ -371,7 +371,7 @@ TEST(dead_job_is_shown_redriven_and_discarded) {
   assert_null(strstr(c.out.data, "secret"));
   command_free(&c);
   assert_int_equal(COUNT_OF(data, 0, "jobs", "redrive", "DIR", "1"), 0);
-  assert_int_equal(COUNT_OF(data, 1, "jobs", "redrive", "DIR", "1"), 0); /* it waits now */
+  assert_int_equal(COUNT_OF(data, 1, "jobs", "redrive", "DIR", "1"), 0); /* the job waits now */
   assert_int_equal(COUNT_OF(data, 0, "jobs", "list", "DIR", "--json", "--state", "queued"), 1);
   c = (command){.arguments = {"jobs", "discard", data, "1", "--json"}};
   assert_status(&c, 0);
@@ -428,7 +428,7 @@ TEST(dead_jobs_are_redriven_by_filter) {
 /* The triggers stand for another process and a disk fault between two jobs. */
 TEST(redrive_by_filter_goes_on_after_a_job_that_is_taken_and_stops_at_a_fault) {
   static const struct {
-    const char *trigger; /* of the second dead job */
+    const char *trigger; /* the trigger of the second dead job */
     const char *says;
     int status, shown, queued;
   } rows[] = {
@@ -546,7 +546,7 @@ TEST(directory_is_read_beside_a_process_that_writes) {
   assert_true(COUNT_OF(data, 0, "runs", "DIR", "--json") > 0);
   assert_true(COUNT_OF(data, 0, "show", "DIR", "t1", "--json") > 1);
   assert_int_equal(COUNT_OF(data, 0, "store", "verify", "DIR"), 0);
-  assert_true(command_seconds() - began < 4); /* none waited for the lock */
+  assert_true(command_seconds() - began < 4); /* no command waited for the lock */
   sqlite3_close(db);
 }
 
@@ -588,10 +588,10 @@ TEST(wrong_words_are_refused_with_what_helps) {
     assert_int_equal(c.out.size, 0);
     command_free(&c);
   }
-  assert_int_equal(access("/turnphase.db", F_OK), -1); /* nothing was made where nothing was */
+  assert_int_equal(access("/turnphase.db", F_OK), -1); /* no file was made where there was none */
 }
 
-/* How many files of a data directory have the text. */
+/* Counts the files of a data directory that have the text. */
 static int files_with(const char *data, const char *text) {
   char command_line[600];
   snprintf(command_line, sizeof command_line, "exit $(grep -l -a -r -e '%s' '%s' | wc -l)", text, data);
@@ -618,7 +618,8 @@ TEST(session_is_forked_at_a_turn) {
   assert_int_equal(COUNT_OF(data, 2, "sessions", "fork", "DIR", "s"), 0);
   assert_int_equal(COUNT_OF(data, 2, "sessions", "fork", "DIR", "s", "g h"), 0);
   assert_int_equal(COUNT_OF(data, 2, "sessions", "list", "DIR", "--turn", "t1"), 0);
-  /* A turn that the fork has is answered from it, and the fork goes on without the second turn of the other session. */
+  /* A turn that the fork has is answered from it, and the fork continues without the second turn of the other
+   * session. */
   c = (command){.arguments = {"run", "--script", model, "--data", data}, .input = again};
   assert_status(&c, 0);
   command_free(&c);
@@ -652,7 +653,7 @@ TEST(session_that_a_turn_of_another_process_has_is_refused_and_its_process_named
   assert_status(&c, 0);
   assert_holds(&c.out, holder);
   command_free(&c);
-  sql(data, "turnphase.db", "UPDATE holder SET process_id = 999999999"); /* no process has that number */
+  sql(data, "turnphase.db", "UPDATE holder SET process_id = 999999999"); /* no process has this number */
   c = (command){.arguments = {"run", "--script", model, "--data", data, "--busy", "wait"}, .input = more};
   assert_status(&c, 0);
   command_free(&c);

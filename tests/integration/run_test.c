@@ -60,7 +60,7 @@ TEST(tenants_and_workspaces_know_nothing_of_each_other) {
   assert_true(recalls(asked, mine));
 }
 
-/* Options, what the result says, and how often the model was asked. */
+/* Options, the expected result, and the expected number of requests. */
 TEST(a_turn_that_the_history_has_is_answered_from_it) {
   static const struct {
     const char *input, *option;
@@ -129,7 +129,7 @@ TEST(a_history_that_is_too_long_is_compacted) {
                              "{\"session\": \"s\", \"turn\": \"c\", \"user\": \"" LONG "\"}\n";
   static const struct {
     const char *how;
-    int64_t messages; /* of the third request; without an option 5 */
+    int64_t messages; /* messages of the third request; without an option 5 */
   } rows[] = {{"drop", 3}, {"summarize", 4}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     command c;
@@ -329,7 +329,7 @@ TEST(turn_is_shown_while_it_hangs_and_ends_when_it_is_interrupted) {
   c.interrupt_at = "Are you there?";
   double began = command_seconds();
   assert_status(&c, 130);
-  assert_true(command_seconds() - began < 25); /* not the handler's minute, nor its phase's 30 s */
+  assert_true(command_seconds() - began < 25); /* neither the handler's minute nor the 30 s of its phase */
   assert_holds(&c.out, "cancelled");
   assert_holds(&c.out, "In short");
   assert_holds(&c.err, "interrupted");
@@ -397,7 +397,7 @@ TEST(phases_that_lasted_no_time_are_left_out_unless_all_is_wanted) {
     for (const char *at = c.out.data; (at = strstr(at, "  phase  ")) != NULL; at++) {
       const char *end = strchr(at, '\n');
       bool nothing = strncmp(end - 8, " 0.00 ms", 8) == 0;
-      any = any || (nothing && strncmp(at + 11, "turn.post_turn", 14) != 0); /* which has left something behind */
+      any = any || (nothing && strncmp(at + 11, "turn.post_turn", 14) != 0); /* a phase whose row shows nothing */
     }
     if (!verbose) assert_false(any);
     if (verbose) assert_holds(&c.out, "turn.pre_prompt_compile");

@@ -62,7 +62,7 @@ def call(directory, arguments, **environment):
 
 
 def set_times(directory):
-    """Which lines blame has, and their order, hangs on nothing else."""
+    """The lines of blame, and their order, depend on nothing else."""
     def set_all(table, key, order, columns, times):
         rows = store.execute(f'SELECT {key} FROM {table} ORDER BY {order}').fetchall()
         assert len(rows) == len(times), f'{table}: {len(rows)} rows, {len(times)} times'
@@ -103,7 +103,7 @@ def play(directory, data, **environment):
 
 
 def make(_):
-    """Each case only reads what the first one has made, or plays a conversation of its own."""
+    """Each case only reads the data of the first one, or plays a conversation of its own."""
     directory = MADE_IN
     if os.path.exists(os.path.join(directory, 'kept')):
         return directory
@@ -147,7 +147,7 @@ def shown(name, text):
     text = re.sub(r'queued #(, |\n *(?=in ))', '', text)
     text = re.sub(r'^ +-(?=  )', '', re.sub(r' *#(?= |$)', '', text, flags=re.M), flags=re.M)
     lines = [line for line in text.split('\n') if line.strip()]
-    # Which phases took no time is left to chance, and where a line with a time ends.
+    # It is random which phases show a duration of 0, and where a line with a time ends.
     return '\n'.join(line for line in lines if line.startswith(18 * ' ') or ' user ' in line) + '\n'
 
 

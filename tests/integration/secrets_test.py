@@ -26,7 +26,7 @@ NAMES = ['model_key', 'facts_key', 'embedder_key', 'hook_model_key', 'header', '
 SECRETS = {name: f'sq-plant-{index:02d}-ZxCvBnMq' for index, name in enumerate(NAMES)}
 PART = re.compile(rb'sq-pla|plant-\d\d|-ZxCvBnMq|CvBnMq', re.I)  # no part of a secret leaves, either
 
-# What belongs into the environment of a child.
+# The secrets that may be in the environment of a child.
 AT_HOME = {'hook': {'hook_variable', 'hook_passed'}, 'tool': {'tool_variable', 'tool_passed'}, 'sandboxed': set(),
            'webhook': {'webhook_header', 'webhook_variable', 'webhook_path', 'webhook_query'}}
 
@@ -80,7 +80,7 @@ def children_of(number):
 
 class Endpoint:
     """A model that calls the tool once, facts, vectors, and a webhook; looks at the process that asks. refuse: a
-    function from a request to what it is answered instead."""
+    function that returns another answer for a request."""
 
     def __init__(self):
         self.process, self.refuse, self.requests, self.limits = None, None, [], set()
@@ -250,7 +250,7 @@ def nothing_that_is_printed_listed_or_kept_has_a_secret(world):
 
 
 def failing_endpoints_reveal_nothing(world):
-    """Each says back all that it was sent, or cannot be reached."""
+    """Each endpoint repeats everything that it received, or cannot be reached."""
     def echo(status):
         return lambda request, body: (status, {'x-request-id': SECRETS['model_key']}, json.dumps(
             {'error': {'message': f'no {request.path} {request.headers}', 'code': SECRETS['header']}}))

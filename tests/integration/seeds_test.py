@@ -72,7 +72,7 @@ class Model:
         return ['--model', 'openai:m', '--base-url', f'http://127.0.0.1:{self.server.server_port}/v1']
 
     def results(self):
-        """What the model was shown of its calls, in all requests."""
+        """The results of calls that the model was shown, in all requests."""
         return [message['content'] for message in self.requests[-1]['messages'] if message['role'] == 'tool']
 
     def close(self):
@@ -124,7 +124,7 @@ class Repository:
         return [json.loads(line) for line in self.read(f'contexts/{event}.jsonl').splitlines()]
 
     def converse(self, how, model, said, *options, more=(), **environment):
-        """One user message and those that follow it, by chat or by run. @return what was printed."""
+        """Every context that hooks got fits the document's interface. @return how many there were."""
         common = ['--no-memory', '--hooks', '.system/hooks', *model.options(), *options]
         if how == 'chat':
             ran = self.command('chat', '--session', 's', *common, text='\n'.join([said, *more, '']), **environment)
@@ -161,7 +161,7 @@ CONVERSATIONS = ('chat', 'run')
 # ---- the recipes ----
 
 def prod_config_guard(repository):
-    """Denies what an AI edits in prod, and nothing else; a person at the command line may."""
+    """Denies edits of files in prod by an AI, and nothing else; a person at the command line may edit them."""
     for how in CONVERSATIONS:
         model = Model([('edit_file', PROD), ('edit_file', DEV)], 'Done.')
         repository.converse(how, model, 'Edit both.')
@@ -237,7 +237,7 @@ def prompt_router(repository):
 
 
 def ability_usage_tracker(repository):
-    """Counts every call, whoever made it; its context has summaries and neither signals nor the whole."""
+    """Counts every call of every caller; its context has summaries, and neither signals nor the whole texts."""
     for how in CONVERSATIONS:
         model = Model([('edit_file', DEV)], [('edit_file', {'path': '/proc/none/x'})], 'Done.')
         repository.converse(how, model, 'Edit.')
@@ -269,7 +269,7 @@ def usage_of_parallel_calls(repository):
 
 
 def signals_of_the_document(repository):
-    """Each example of a signal, as it is printed in the document, does what the document says of it."""
+    """Each example of a signal in the document has the effect that the document describes."""
     hooks = f'{repository.directory}/.system/hooks'
     for name in os.listdir(hooks):
         if not name.startswith(('edit_file', 'db_write')):
@@ -330,7 +330,7 @@ def guards_without_a_program(repository):
 
 
 def session_stop_build_check(repository):
-    """Runs where services or apps were changed, by a tool that declares what it writes or by the domain files."""
+    """Runs when services or apps were changed, by a tool that declares its files or by the domain files."""
     for how, call, options, found in (
             ('chat', ('edit_file', {'path': './services/a/x.c', 'text': 'fine'}), [], 'services/a/x.c'),
             ('run', ('edit_file', {'path': 'services/b.c', 'text': 'SYNTAX_ERROR'}), [], 'services/b.c'),
@@ -367,7 +367,7 @@ def tasks_of_the_ai(repository):
         assert listed == ['db.write.user_row', 'edit_file'], abilities
         first, rest = created.split('\n', 1)
         assert json.loads(first) == {'task_key': 'edit-1', 'ability_id': 'edit_file'}, created
-        assert 'ABILITY_AVAILABLE' in rest, created  # what the preflight said
+        assert 'ABILITY_AVAILABLE' in rest, created  # the signal of the preflight
         assert 'edited config/dev.yaml' in ran, ran
         model.close()
         create_context = next(one for one in repository.contexts('PreAbilityCreate')
@@ -431,7 +431,7 @@ def seed(name):
 
 
 def results_of_handlers(repository):
-    """What each handler of the recipes prints is a HookResult, and so are its signals; a result that is none fails."""
+    """The output of each handler of the recipes is a HookResult, and its signals are valid; any other output fails."""
     model = Model([('edit_file', DEV), ('db.write.user_row', {'id': 7})], 'Done.')
     repository.converse('run', model, 'Run the signup regression.')
     model.close()
@@ -464,7 +464,7 @@ def results_of_handlers(repository):
 
 
 def match_of_the_document(repository):
-    """Each key of the match block decides whether the hook runs, at the event of which the document says it; the
+    """Each key of the match block decides whether the hook runs, at the events that the document names for it; the
     handler block is that of the document, too."""
     block, handler = seed('s4/match.yaml'), seed('s4/handler.yaml')
     lines = block.splitlines(keepends=True)
@@ -488,7 +488,7 @@ def match_of_the_document(repository):
         model.close()
         ran = [json.loads(line) for line in repository.read('ran.jsonl').splitlines()]
         found = [context.get('ability_id') or sorted(context['changed_files']) for context in ran]
-        if seen is None:  # how long the tool took, the machine says
+        if seen is None:  # the machine decides how long the tool ran
             seen = [one['ability_id'] for one in repository.contexts(event)[-2:] if one['duration_ms'] >= 100]
         assert found == seen, (event, keys, found)
     # the whole block is of three events: what one of them cannot be asked is named
@@ -538,7 +538,7 @@ def command_of_a_lifecycle_hook(repository):
 
 
 def list_of_the_document(repository):
-    """The document's command line, where its script is one line of ours, shows each hook of its output as it says."""
+    """The document's command, with a one-line script of ours, prints each hook as the document shows it."""
     command, shown = seed('s4/list.sh').strip(), seed('s4/list.txt').splitlines()
     repository.write('.system/hooks/skill_activation_prompt.yaml', 'id: skill_activation_prompt\n'
                      'event_type: PromptSubmit\nenabled: true\nblocking: true\n'
@@ -592,7 +592,7 @@ def files_that_git_lists(repository):
     git('init', '-q')
     git('add', '-A')
     git('commit', '-qm', 'all')
-    assert stop('chat', '--changed-from', 'git')[0] == []  # it writes what is there
+    assert stop('chat', '--changed-from', 'git')[0] == []  # it writes the files that are there
     repository.write('apps/with a blank.c', 'y')
     repository.write('apps/ä.c', 'new')
     os.unlink(f'{repository.directory}/services/a.c')

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent of turnphase serve has of its own: limits, tools, skills, memory.
+"""The settings of single agents of turnphase serve: limits, tools, skills, memory.
 
     python3 tests/integration/serve_agents_test.py TURNPHASE
 
@@ -46,7 +46,7 @@ def begin(program, agents, *options, memory=False, **files):
 
 
 def fails(serving, model, body=None, path='/v1/chat/completions'):
-    """How a request to an agent ends: status, and code of the error."""
+    """How a request to an agent ends: (status, code of the error)."""
     body = {'messages': [{'role': 'user', 'content': 'hi'}], **(body or {}), 'model': model}
     status, _, text = serving.ask('POST', path, body)
     error = json.loads(text).get('error') or {}
@@ -104,7 +104,7 @@ def limits_change_with_their_agent(program):
 
 
 class Model(http.server.BaseHTTPRequestHandler):
-    """One answer, and what each request has."""
+    """Gives one answer, and keeps each request."""
 
     def do_POST(self):
         self.server.bodies.append(json.loads(self.rfile.read(int(self.headers['Content-Length']))))
@@ -122,7 +122,7 @@ class Model(http.server.BaseHTTPRequestHandler):
 
 
 class Models(http.server.ThreadingHTTPServer):
-    """A model that says what it was offered."""
+    """A model that answers with the names of the offered tools."""
 
     def __init__(self):
         super().__init__(('127.0.0.1', 0), Model)
@@ -148,7 +148,7 @@ class Models(http.server.ThreadingHTTPServer):
 
 
 def results(serving, tool):
-    """How the calls of a tool ended."""
+    """The kinds of results of a tool's calls."""
     text = serving.ask('GET', '/metrics')[2]
     return [line.split('result="')[1].split('"')[0] for line in text.splitlines()
             if line.startswith('turnphase_tool_calls_total{') and f'tool="{tool}"' in line]
@@ -169,7 +169,7 @@ def an_agent_has_the_tools_that_its_file_gives_it(program):
             assert models.tools(serving, 'reads') == ['files_read']
             assert models.tools(serving, 'safe') == ['files_read', 'files_search']
             assert models.tools(serving, 'both') == every[:3]
-            # A model that calls another one reads that there is none for it, and the turn goes on.
+            # A model that calls another tool reads that there is no such tool, and the turn goes on.
             assert fails(serving, 'calls') == (200, None)
             assert results(serving, 'files_read') == ['out_of_scope'], results(serving, 'files_read')
             # A tool of the client is one of these, too, or its request is refused.
@@ -181,7 +181,8 @@ def an_agent_has_the_tools_that_its_file_gives_it(program):
 
 
 def a_pattern_that_fits_no_tool_is_named(program):
-    """It may be mistyped; a pattern of MCP tools is not named, since a server's tools may come later."""
+    """A pattern that fits no tool may be mistyped; a pattern of MCP tools is not named, since a server's tools may come
+    later."""
     with begin(program, file_of(agent('a', 'calls')), '--files', '.') as serving:
         tools = {'allow': ['files_*', 'files_raed', 'mcp__x__*'], 'deny': ['file_write']}
         serving.write('agents.yaml', file_of(agent('a', 'calls', tools=tools)))

@@ -29,11 +29,12 @@ CHAT = b'POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n' + BEARER
 BODY = json.dumps({'model': 'any', 'messages': [{'role': 'user', 'content': 'hi'}]}).encode()
 HALF_SENT = 200
 BODY_MAX = 32 << 20
-MEMORY_MAX = 3 * BODY_MAX  # one body may be held whole, and once more while its memory grows
+MEMORY_MAX = 3 * BODY_MAX  # the server may hold one whole body, and a copy while its memory grows
 
 
 def begin(program):
-    return Serving(program, *OPTIONS, files=FILES, env={'MALLOC_PERTURB_': '0'})  # it writes to memory that is not used
+    return Serving(program, *OPTIONS, files=FILES, env={'MALLOC_PERTURB_': '0'})  # this variable would write to unused
+                                                                                  # memory
 
 
 def memory_peak(serving):
@@ -42,7 +43,8 @@ def memory_peak(serving):
 
 
 def exchange(serving, data, ends=True):
-    """What comes back until the server closes. A client that ends its side has left: no turn is answered any more."""
+    """Returns the bytes that come back until the server closes. A client that closes its sending side has left: then no
+    turn is answered."""
     with socket.create_connection(('127.0.0.1', serving.port), LIMIT_S) as client:
         said = b''
         try:
@@ -72,7 +74,7 @@ def lives(serving):
 
 
 def send_until_closed(serving, head, piece, most):
-    """@return how many bytes were taken, and what was answered."""
+    """@return how many bytes were accepted, and the answer."""
     sent, said = 0, b''
     with socket.create_connection(('127.0.0.1', serving.port), LIMIT_S) as client:
         try:
@@ -112,7 +114,7 @@ def a_head_without_an_end_is_cut_off(program):
     with begin(program) as serving:
         for piece in (b'X-Pad: ' + b'a' * 100 + b'\r\n', b'a' * 512):
             sent, said = send_until_closed(serving, CHAT + b'X: ', piece, 16 << 20)
-            assert sent < 8 << 20, sent  # what the socket of the kernel takes, at most
+            assert sent < 8 << 20, sent  # the most that the kernel's socket accepts
             assert not said or statuses(said)[0] in (400, 413, 431), said
             lives(serving)
         sent, _ = send_until_closed(serving, b'GET /', b'a' * 512, 16 << 20)
@@ -246,7 +248,7 @@ def a_page_of_another_site_does_nothing_on_admin(program):
         requests = [asking('GET', '/admin/state', local + f'Authorization: Bearer {key}'.encode()) for key in keys]
         for key, said in zip(keys, exchanges(serving, requests)):
             assert not statuses(said) or statuses(said)[0] in (400, 401), (key, said)
-        lives(serving)  # nobody has drained it
+        lives(serving)  # its waiting bytes were not read
 
 
 CASES = [clients_that_send_slowly_hold_nobody_up, a_head_without_an_end_is_cut_off,

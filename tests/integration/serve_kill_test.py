@@ -27,7 +27,7 @@ def model_of(generation):
 
 
 class Restarted(Serving):
-    """On a data directory that outlives it."""
+    """A server on a data directory that outlives it."""
 
     def __init__(self, program, data, generation):
         super().__init__(program, '--model', 'script:talk.yaml', '--data', data, '--durability', 'sync',
@@ -49,7 +49,7 @@ def text_of(answer):
 
 
 def talk(serving, client, first, known):
-    """Until the server is gone. `known` gets what was acknowledged: {(client, number): text}."""
+    """Sends turns until the server is gone. `known` gets the acknowledged answers: {(client, number): text}."""
     number = first
     while True:
         try:
@@ -87,7 +87,7 @@ def what_was_acknowledged_is_answered_from_the_store_after_kills(program):
                 status, answer = serving.say(client, number)
                 assert status == 200 and text_of(answer) == text, (client, number, text, answer)
             lost = max(number for _, number in known) + 5
-            status, answer = serving.say(0, lost)  # one that was never sent is a turn
+            status, answer = serving.say(0, lost)  # a request that was never sent becomes a turn
             assert status == 200 and text_of(answer) == f'I am generation {KILLS}.', answer
             headers = {'X-Session-Id': 's0', 'Idempotency-Key': 'k0-0'}
             assert serving.chat('another text', headers)[0] == 409

@@ -27,7 +27,7 @@ LONG = '--long' in sys.argv
 CLIENTS = 100000 if LONG else 2000
 AT_ONCE = 200
 STREAMS = 10000 if LONG else 300
-STREAM_BYTES_MAX = 48 << 10  # with what libcurl has for the request to the model
+STREAM_BYTES_MAX = 48 << 10  # with the memory of libcurl for the request to the model
 SESSIONS = 40000 if LONG else 600
 TURNS = 1000 if LONG else 100
 RESET = struct.pack('ii', 1, 0)
@@ -46,7 +46,7 @@ async def answer(reader, writer):
         head = await reader.readuntil(b'\r\n\r\n')
         await reader.readexactly(int(re.search(rb'(?i)content-length: (\d+)', head).group(1)))
         writer.write(HEAD + EVENT)
-        while True:  # until the other side leaves
+        while True:  # reads until the other side leaves
             try:
                 await asyncio.wait_for(reader.read(1), 20)
                 break
@@ -122,11 +122,12 @@ async def leave_somewhere(port, dice, counts):
             await asyncio.sleep(dice.random() * 0.01)
         if way >= 3:  # within the answer
             await asyncio.wait_for(reader.read(1 + dice.randrange(400)), 0.05 if way == 3 else 5)
-        if way == 4 and dice.random() < 0.5:  # one more in the same connection, which it does not read
+        if way == 4 and dice.random() < 0.5:  # sends one more request in the same connection, and does not read its
+                                              # answer
             writer.write(request_of())
     except (OSError, asyncio.TimeoutError):
         pass
-    if dice.random() < 0.5:  # without a word
+    if dice.random() < 0.5:  # leaves without sending an end
         writer.get_extra_info('socket').setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     writer.transport.abort()
 
@@ -175,7 +176,7 @@ async def open_streams(port, count, each):
 
 
 def streams_that_fit():
-    """Each is two files of the server: that of its client, and that of the request to the model."""
+    """Each stream needs two descriptors of the server: that of its client, and that of the request to the model."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return STREAMS if hard == resource.RLIM_INFINITY else min(STREAMS, hard // 2 - 200)

@@ -210,7 +210,7 @@ def a_key_of_serve_is_needed(program):
         assert Client(serving).call('echo', {'n': 7})['content'][0]['text'] == '{"n":7}'
     with Serving(program, '--model', 'script:talk.yaml', '--expose', 'tools') as serving:
         client = Client(serving)
-        del client.headers['Authorization']  # as for the other routes of an address of this machine
+        del client.headers['Authorization']  # as on other routes, for an address of this machine
         assert client.ask('server/discover')['result']
         assert client.post(message('server/discover'), Host='evil.example')[0] == 403
 
@@ -257,7 +257,8 @@ def both_eras_list_and_call(program):
             assert text_of(client.call('echo', {'word': 'hi'})) == '{"word":"hi"}'
             wrong = client.ask('tools/call', {'name': 'nothing', 'arguments': {}})['error']
             assert wrong['code'] == -32602 and 'no such tool' in wrong['message'], wrong
-        status, _, text = client.post([message('ping', number=1), message('ping', number=2)])  # of that version
+        status, _, text = client.post([message('ping', number=1), message('ping', number=2)])  # an array is allowed in
+                                                                                               # that version
         assert status == 200 and text.count('"result"') == 2, text
         modern = Client(serving)
         text, headers = modern.shaped(message('tools/call', {'name': 'echo', 'arguments': {}}))
@@ -344,7 +345,7 @@ def a_guard_denies(program):
         for version in (OLD, NEW):
             denied = Client(serving, version).call('shut')
             assert denied['isError'] and 'not on a Friday' in text_of(denied), denied
-        denials = admin(serving, 'denials')  # of each call and its phase
+        denials = admin(serving, 'denials')  # one for each call and its phase
         assert len(denials) == 4 and {denial['what'] for denial in denials} == {'shut', 'tool.pre'}, denials
 
 
@@ -366,7 +367,7 @@ def a_call_that_waits_too_long_is_made_again(program):
         client = Client(serving)
         waits = client.call('ask')
         assert waits['isError'] and 'needs approval' in text_of(waits), waits
-        other = Client(serving, key=OTHER).begin_call('ask')  # of another client: it is another question
+        other = Client(serving, key=OTHER).begin_call('ask')  # the question of another client is another question
         until(lambda: len(admin(serving, 'questions')) == 2)
         other.close()
         until(lambda: len(admin(serving, 'questions')) == 1)
@@ -450,7 +451,7 @@ def sighup_changes_tools_and_keys_and_leaves_sessions(program):
         response = other.open('GET').getresponse()
         assert response.status == 200
         os.unlink(os.path.join(serving.place, 'hooks/echo.yaml'))
-        serving.write('keys', OTHER + ' other\n')  # which is the first key now
+        serving.write('keys', OTHER + ' other\n')  # the only key is now the second one
         add_tool(serving)
         assert told(response) == 'notifications/tools/list_changed'
         assert client.post(message('ping'))[0] == 401

@@ -36,7 +36,7 @@ GUARD = {'id': 'asks', 'event': 'tool.pre', 'handler': {'command': [
 
 class Browser:
     def __init__(self, program, place):
-        ours, theirs = os.pipe(), os.pipe()  # it reads descriptor 3 and writes 4
+        ours, theirs = os.pipe(), os.pipe()  # the browser reads descriptor 3 and writes 4
 
         def hand_over():
             first, second = os.dup(ours[0]), os.dup(theirs[1])

@@ -59,7 +59,7 @@ CADDY = """
 
 
 class Model(http.server.ThreadingHTTPServer):
-    """Streams two pieces. Where it `waits`, the second one comes when it `goes_on`."""
+    """Streams two pieces. If it `waits`, the second one is sent when it `goes_on`."""
     daemon_threads = True
 
     def __init__(self):
@@ -76,7 +76,7 @@ class Model(http.server.ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request, client_address):
-        pass  # its client has left
+        pass  # the client has left
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -103,7 +103,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 
 def block_of(language):
-    """That block of the page."""
+    """Returns the block of the page in this language."""
     with open(os.path.join(HERE, '../../docs/serve.md'), encoding='utf-8') as file:
         found = re.findall(rf'^```{language}\n(.*?)^```$', file.read(), re.M | re.S)
     assert len(found) == 1, language
@@ -235,7 +235,7 @@ def a_stream_arrives_piece_by_piece(behind):
     connection, response = behind.stream()
     assert response.headers['Content-Type'].startswith('text/event-stream')
     coming = pieces(response)
-    assert next(coming) == 'first'  # the model has not said more
+    assert next(coming) == 'first'  # the model has not sent more
     behind.model.goes_on.set()
     assert list(coming) == [' second']
     connection.close()
@@ -268,7 +268,7 @@ def headers_have_the_effect_that_is_said(behind, collector):
         status, _, text = behind.ask('GET', path)
         assert status == 404 or (status == 200 and text == ''), (path, text)
     passed = {line['route'] for line in behind.lines()}
-    assert passed <= {'/v1/chat/completions', '/health/ready'}, passed  # which Caddy asks by itself
+    assert passed <= {'/v1/chat/completions', '/health/ready'}, passed  # Caddy itself requests the second one
 
 
 def a_large_body_passes_and_one_that_is_too_large_does_not(behind):
@@ -303,7 +303,7 @@ def a_server_that_ends_is_found_out(behind, kind):
     first = behind.servers.pop(0)
     first.__exit__(None)
     while kind == 'caddy' and set(statuses := talk(behind)) != {200}:
-        assert set(statuses) == {200, 502}, statuses  # it has not asked yet how the server is
+        assert set(statuses) == {200, 502}, statuses  # the proxy has not checked the server's health yet
     assert set(talk(behind)) == {200}
 
 
@@ -356,5 +356,5 @@ CASES = [behind_nginx, behind_caddy]
 LONG = [a_silent_stream_outlives_the_limit_of_nginx, a_silent_stream_goes_on_behind_caddy]
 
 if __name__ == '__main__':
-    os.environ['PATH'] = os.environ.get('PATH', '') + ':/usr/sbin'  # of nginx
+    os.environ['PATH'] = os.environ.get('PATH', '') + ':/usr/sbin'  # the folder of nginx
     sys.exit(1 if play(LONG if '--long' in sys.argv else CASES, os.path.abspath(sys.argv[1])) else 0)

@@ -76,7 +76,7 @@ def hooks_agents_and_keys_change_together(program):
     with begin(program) as serving:
         assert say(serving, session='s1') == 'One two three.' and models(serving) == ['talker', 'looker']
         assert 'revised_ms' not in state(serving)
-        waits = look(serving)  # its turn waits for the result of its client
+        waits = look(serving)  # its turn waits for a result of its client
         assert waits['finish_reason'] == 'tool_calls'
         agents = {'agents': [{'id': 'writer', 'model': 'script:other.yaml'}, AGENTS['agents'][1],
                              {'id': 'talker', 'model': 'script:other.yaml'}]}
@@ -89,7 +89,7 @@ def hooks_agents_and_keys_change_together(program):
         assert state(serving)['revised_ms'] > 0 and 'revision_refused' not in state(serving)
         assert serving.ask('GET', '/v1/models', headers=bearer(KEY))[0] == 401
         assert models(serving, NEW_KEY) == ['talker', 'looker', 'writer']
-        assert say(serving, session='s1', key=NEW_KEY) == 'Four five.'  # of the session that is open
+        assert say(serving, session='s1', key=NEW_KEY) == 'Four five.'  # in the session that is open
         assert say(serving, 'writer', NEW_KEY) == 'Four five.'
         assert look(serving, NEW_KEY)['finish_reason'] == 'stop'  # the new guard denies
         results = [{'role': 'user', 'content': 'hi'}, waits['message'],
@@ -97,7 +97,7 @@ def hooks_agents_and_keys_change_together(program):
         serving.write('tools.yaml', OTHER_TOOLS)
         reload(serving, 'hooks, agents and keys are read')
         went_on = answer(serving, {**LOOK, 'model': 'looker', 'messages': results}, bearer(NEW_KEY))
-        assert went_on['message']['content'] == 'Done.', went_on  # by the agent that it began with
+        assert went_on['message']['content'] == 'Done.', went_on  # the agent with which the turn began answers
         assert look(serving, NEW_KEY)['message']['content'] == 'Other.'
         serving.write('agents.yaml', json.dumps({'agents': AGENTS['agents'][:1]}))
         reload(serving, 'hooks, agents and keys are read')
@@ -109,7 +109,7 @@ def agent(**more):
     return json.dumps({'agents': [{'id': 'talker', 'model': 'script:talk.yaml', **more}]})
 
 
-# What is written, and what is said of it.
+# The files that are written, and the expected message.
 WRONG = [
     ({'agents.yaml': 'agents: ['}, 'agents.yaml'),
     ({'agents.yaml': json.dumps({'agents': []})}, 'agents.yaml'),
@@ -158,7 +158,7 @@ def what_is_wrong_is_named_and_leaves_everything_as_it_was(program):
 
 
 def hooks_that_are_trusted_wait_for_the_signal(program):
-    """Nothing notices their files."""
+    """Changes of their files are not noticed."""
     def status():
         return serving.chat(headers=bearer(KEY), model='talker')[0]
     with begin(program) as serving:
@@ -182,7 +182,7 @@ def hooks_that_are_trusted_wait_for_the_signal(program):
 
 
 def requests_during_reloads_have_one_of_both(program):
-    """Each generation has its own word, which its agent says and its key is of."""
+    """Each generation has a word of its own, which its agent answers and which its key contains."""
     with begin(program) as serving:
         ends, wrong, seen = threading.Event(), [], set()
 

@@ -24,7 +24,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from serve_test import LIMIT_S, Serving, play, until  # noqa: E402 pylint: disable=wrong-import-position
 
 PIECE = 'abcdefgh' * 64
-ANSWER_BYTES = 8 << 20  # of text; what waits above 4 MiB would cancel the turn if nothing were held back
+ANSWER_BYTES = 8 << 20  # bytes of text; without holding back, more than 4 MiB would wait, and the turn would be
+                        # cancelled
 HELD_BYTES_MAX = 256 << 10
 LONG = '--long' in sys.argv
 READERS = 200 if LONG else 20
@@ -49,7 +50,7 @@ class Model(http.server.ThreadingHTTPServer):
 
     def __init__(self, size=ANSWER_BYTES, stalls=False):
         self.size, self.written, self.broken = size, 0, 0
-        self.goes_on = threading.Event()  # at the end of an answer that stalls
+        self.goes_on = threading.Event()  # sets when an answer that stalls ends
         if not stalls:
             self.goes_on.set()
         super().__init__(('127.0.0.1', 0), Answer)
@@ -93,7 +94,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.send_header('Connection', 'close')
         self.end_headers()
         said = messages[-1]['content']
-        calls = said.isdigit()  # an answer of so many bytes of text, which ends with a call
+        calls = said.isdigit()  # the answer has this many bytes of text, and ends with a call
         for _ in range((int(said) if calls else self.server.size) // len(PIECE) // 16):
             self.wfile.write(EVENT * 16)
             self.server.written += 16 * len(PIECE)
@@ -107,7 +108,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 
 class Reader:
-    """A client that has asked for a stream and reads only when it is told to."""
+    """A client that has requested a stream and reads only when the test demands it."""
 
     def __init__(self, serving, text='hi'):
         self.socket = socket.socket()
@@ -146,7 +147,7 @@ def memory_of(serving):
 
 
 def pauses(model):
-    """Whether nothing has left the model while /metrics was asked 20 times."""
+    """Whether the model sends nothing while /metrics is requested 20 times."""
     before = model.written
     return lambda serving: [number_of(serving, 'ready') for _ in range(20)] and model.written == before
 
@@ -164,7 +165,7 @@ def a_slow_reader_holds_the_model_back_and_gets_all(program):
         held = model.written
         for _ in range(40):
             reader.read()
-        until(lambda: model.written > held or reader.read() == 0)  # it goes on by itself
+        until(lambda: model.written > held or reader.read() == 0)  # the answer goes on by itself
         text = reader.rest()
         assert text.count(PIECE.encode()) == ANSWER_BYTES // len(PIECE), text[-200:]
         assert b'"finish_reason":"stop"' in text and text.endswith(b'data: [DONE]\n\n'), text[-200:]
@@ -199,7 +200,8 @@ def a_turn_that_goes_on_is_not_held_by_who_has_left(program):
 
 
 def each_answer_of_a_turn_is_held(program):
-    """The first answers end while something of them waits, at one size or another: the second ones are held, too."""
+    """The first answers end while some bytes of them wait, with sizes that vary: the second answers are held back,
+    too."""
     if not LONG:
         return 'it takes 10 s: --long'
     with Model() as model, Serving(program, *model.options()) as serving:
@@ -219,7 +221,7 @@ def the_deadline_of_a_turn_does_not_wait(program):
         reader = Reader(serving)
         wait_for_pause(serving, model)
         until(lambda: ended(serving, 'timed_out') == 1 and model.broken == 1)
-        text = reader.rest()  # what waited, and why there is no more
+        text = reader.rest()  # the bytes that waited, and the reason why there are no more
         assert b'"code":"timeout"' in text[-1000:], text[-1000:]
 
 
@@ -267,7 +269,8 @@ def is_sanitized(program):
 
 
 def what_waits_for_a_reader_is_bounded(program):
-    """By memory: many that read nothing, and as many that have read all, whose models have written as much."""
+    """Measures memory: of many readers that read nothing, and of as many that have read everything, whose models have
+    sent as much."""
     if is_sanitized(program):
         return 'the memory of a sanitizer is another'
     readers = []

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What an operator of turnphase serve has: access log, metrics, /admin and its page, and what signals do.
+"""The functions of turnphase serve for operators: access log, metrics, /admin and its page, and signals.
 
     python3 tests/integration/serve_test.py TURNPHASE
 
@@ -57,7 +57,7 @@ LOOK = {'model': 'any', 'messages': [{'role': 'user', 'content': 'hi'}],
 
 
 class Serving:
-    """One process. Its files are in a directory of its own."""
+    """One server process, with its files in a directory of its own."""
 
     def __init__(self, program, *options, files=None, env=None, before=None, http='127.0.0.1:0', memory=False,
                  **popen):
@@ -339,7 +339,7 @@ def metrics_need_the_operators_key_where_clients_need_one(program):
                                       ('Origin', 'null', 403),
                                       ('Origin', f'http://127.0.0.1:{serving.port}', 200)):
             assert serving.ask('GET', '/metrics', headers={**bearer, header: value})[0] == status, (header, value)
-        assert serving.chat(headers=bearer)[0] == 401  # it is no key of clients
+        assert serving.chat(headers=bearer)[0] == 401  # the operators' key is not a key of clients
 
 
 # ---- /admin ----
@@ -429,7 +429,7 @@ def a_question_is_seen_and_answered(program):
                 assert ended['kind'] == 'tool_end' and ended['result'] == 'denied', ended
                 assert next(events)['kind'] == 'turn_end'
                 assert [(d['what'], d['turn']) for d in serving.admin('denials')] == [('look', question['turn'])]
-        turn, = serving.admin('turns')  # it waits for its client
+        turn, = serving.admin('turns')  # the turn waits for its client
         for wrong in ({'turn': 'other'}, {'session': 'other'}, {'tenant': 'other'}):
             serving.admin('turns/cancel', {**{key: turn[key] for key in ('tenant', 'session', 'turn')}, **wrong},
                           expect=404)
@@ -454,13 +454,13 @@ def operators_answer_where_nothing_is_kept(program):
 
     with Operating(program, *WITHOUT_DATA, files=ASKING_FILES, before=trust) as serving:
         ask_and_answer(serving, 'deny', 'stop')
-        client = serving.begin(LOOK)  # of which the client leaves
+        client = serving.begin(LOOK)  # the client leaves this turn
         question, = until(lambda: serving.admin('questions'))
         client.close()
         until(lambda: serving.admin('questions') == [])
         serving.admin('questions/answer', {'key': question['key'], 'verdict': 'allow',
                                            'arguments_hash': question['arguments_hash']}, expect=404)
-        assert serving.chat()[0] == 200  # it takes the script's second answer
+        assert serving.chat()[0] == 200  # this turn gets the script's second answer
         ask_and_answer(serving, 'allow', 'tool_calls')
         assert not os.path.exists(serving.place + '/kept')
     with tempfile.TemporaryDirectory() as place:
@@ -502,7 +502,8 @@ def another_hash_denies_and_a_cancel_ends_the_question(program):
         client = serving.begin(LOOK)
         question = until(lambda: serving.admin('questions'))[0]
         serving.admin('questions/answer', {'key': question['key'], 'verdict': 'allow', 'arguments_hash': 'f' * 64})
-        assert json.loads(client.getresponse().read())['choices'][0]['finish_reason'] == 'stop'  # not allowed
+        assert json.loads(client.getresponse().read())['choices'][0]['finish_reason'] == 'stop'  # the call was not
+                                                                                                 # allowed
         client = serving.begin(LOOK)
         question = until(lambda: serving.admin('questions'))[0]
         turn = until(lambda: serving.admin('turns'))[0]
@@ -618,7 +619,7 @@ def the_page_may_run_its_own_script_only(program):
 # ---- as a service ----
 
 class Manager:
-    """What a manager of services has: a socket that listens, and one that is notified."""
+    """The parts of a service manager: a socket that listens, and a socket for notifications."""
 
     def __init__(self, place, family=socket.AF_INET, address=('127.0.0.1', 0), listens=True):
         self.listening = socket.socket(family)
@@ -736,7 +737,7 @@ def spans_go_to_a_collector_under_the_trace_of_the_client(program):
 
 
 class Model(http.server.BaseHTTPRequestHandler):
-    """One answer, and the headers of each request."""
+    """Gives one answer, and keeps the headers of each request."""
     seen = []
 
     def do_POST(self):

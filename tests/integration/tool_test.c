@@ -460,7 +460,7 @@ TEST(serve_has_the_answer_to_what_an_ended_gateway_asked) {
   assert_status(&c, 0);
   assert_holds(&c.out, "needs approval: ");
   command_free(&c);
-  assert_true(command_seconds() - begin_s < 9); /* its end does not wait for the limit of ten seconds */
+  assert_true(command_seconds() - begin_s < 9); /* the end does not wait for the limit of ten seconds */
   c = (command){.arguments = {"ask", "answer", data, "1", "allow", "--by", "ann"}};
   assert_status(&c, 0);
   command_free(&c);
@@ -532,7 +532,7 @@ TEST(serve_does_not_start_with_what_is_wrong) {
                .input = MCP_CALL("1", "files_read", "{\"path\":\"note.txt\"}")};
   command_run(&c);
   assert_int_not_equal(c.status, 0);
-  assert_int_equal(c.out.size, 0); /* it never serves unguarded */
+  assert_int_equal(c.out.size, 0); /* it never serves without its guards */
   command_free(&c);
 }
 

@@ -115,7 +115,7 @@ class Directory:
 
 
 def shape(db):
-    """What is compared: each table's columns without their order, and all other objects."""
+    """The compared parts: each table's columns without their order, and all other objects."""
     objects = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'").fetchall()
     columns = {name: sorted((row[1], row[2], row[3], row[5]) for row in db.execute(f'PRAGMA table_info({name})'))
                for kind, name, _ in objects if kind == 'table'}
@@ -124,7 +124,7 @@ def shape(db):
 
 
 def new_shape(directory):
-    """That of a file which this turnphase makes."""
+    """The shape of a file that this turnphase makes."""
     directory.data = f'{directory.path}/new'
     directory.say('Hello.')
     db = directory.connect()
@@ -181,7 +181,7 @@ def columns_are_added_in_place(directory):
 
 
 def ids_that_were_given_are_not_given_again(directory):
-    """In a table that is made anew the number of its last id stays."""
+    """When a table is made anew, the number of its last id is kept."""
     for name, version, statements in stages():
         directory.make(version, statements)
         db = directory.connect()

@@ -146,7 +146,8 @@ def job_of_another_process_is_seen_while_it_waits(world):
 
 
 def facts_wait_for_a_worker_with_a_model(world):
-    """Made with a model, which fails; then a worker without one leaves the job to one that has it."""
+    """The job is made by a process with a model, which fails; a worker without a model then leaves it to one that has a
+    model."""
     fact = {'facts': [{'subject': 'the user', 'statement': 'The user lives in Munich.', 'quote': 'live in Munich'}]}
     world.write('talk.jsonl', '{"session": "s", "user": "I live in Munich."}\n')
     world.write('none.yaml', 'responses: []\n')
@@ -167,7 +168,7 @@ def facts_wait_for_a_worker_with_a_model(world):
 
 
 class Chaos:
-    """Two workers and a host on one directory: what is killed is begun again, what is stopped goes on."""
+    """Two workers and a host on one directory: killed ones are started again, and stopped ones are continued."""
 
     def __init__(self, world, random_numbers):
         self.world, self.random, self.out = world, random_numbers, []
@@ -215,7 +216,7 @@ class Chaos:
                 try:
                     event = json.loads(line)
                 except json.JSONDecodeError:
-                    continue  # the last line of one that was killed
+                    continue  # the last line of a killed worker
                 if 'job' in event:
                     ends[event['job']] += event['state'] == 'succeeded'
                 acknowledged += event.get('event') == 'run' and event['run']['state'] == 'backgrounded'

@@ -25,7 +25,7 @@ void added_work_add(added_work *a, uint32_t host, tp_session *session, const cha
   added_work_message *message = &a->messages[host][index];
   snprintf(text, sizeof text, "+%u.%u", host, index);
   tp_added_message added = {.struct_size = sizeof added, .text = tp_text_of(text)};
-  message->taken = true; /* it may enter before the call returns */
+  message->taken = true; /* the message may enter the turn before the call returns */
   tp_status status =
       turn ? tp_submission_add_message(turn, &added, NULL) : tp_turn_add_message(session, turn_id, &added, NULL);
   if (status == TP_OK) return;
@@ -53,7 +53,7 @@ void added_work_hear(added_work *a, const tp_event *event) {
 /* Between the event and the request nothing removes a message, and none enters. */
 void added_work_check(added_work *a, const tp_model_request *request) {
   uint32_t seen[ADDED_WORK_HOSTS_MAX][ADDED_WORK_EACH_MAX] = {{0}};
-  uint32_t next[ADDED_WORK_HOSTS_MAX] = {0}, host, index; /* of the turn */
+  uint32_t next[ADDED_WORK_HOSTS_MAX] = {0}, host, index; /* the next index of each host in the turn */
   tp_text turn = {"", 0};
   for (size_t i = 0; i < request->message_count; i++) {
     tp_text text = request->messages[i]->text;
@@ -73,7 +73,7 @@ void added_work_check(added_work *a, const tp_model_request *request) {
         world_fail(a->w, "a message that has entered is in each later request", "+%u.%u", host, index);
 }
 
-/* Its events have come. Messages of other turns wait. */
+/* Called when the turn's events have come. Messages of other turns still wait. */
 void added_work_turn_ended(added_work *a, tp_turn_outcome outcome) {
   if (outcome != TP_TURN_COMPLETED || !world_is_fault_free(a->w)) return;
   for (uint32_t host = 0; host < ADDED_WORK_HOSTS_MAX; host++)

@@ -11,9 +11,9 @@
 enum { ADDED_WORK_HOSTS_MAX = 3, ADDED_WORK_EACH_MAX = 12 };
 
 typedef struct added_work_message {
-  bool taken;     /* by a turn */
-  bool entered;   /* it is told that it has */
-  bool is_hidden; /* or that its turn ended before it: no model reads it */
+  bool taken;     /* a turn has taken it */
+  bool entered;   /* an event has reported that it entered */
+  bool is_hidden; /* an event has reported that its turn ended before: no model reads it */
   uint32_t told;
 } added_work_message;
 
@@ -25,9 +25,9 @@ typedef struct added_work {
 
 /** A host adds a message to a turn, or to the one that runs. @param turn  NULL: by the session. */
 void added_work_add(added_work *a, uint32_t host, tp_session *session, const char *turn_id, tp_submission *turn);
-/** What a listener of the session is shown. */
+/** Checks the events that a listener of the session receives. */
 void added_work_hear(added_work *a, const tp_event *event);
-/** What its model is asked. */
+/** Checks the requests to its model. */
 void added_work_check(added_work *a, const tp_model_request *request);
 /** A turn has ended. */
 void added_work_turn_ended(added_work *a, tp_turn_outcome outcome);

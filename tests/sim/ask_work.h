@@ -11,7 +11,7 @@ typedef struct ask_note ask_note;
 
 static inline bool ask_work_applies(const world *w) { return w->s->turn_work_count > 0 && !world_is_fault_free(w); }
 tp_status ask_work_register(world *w, tp_edit *edit);
-/** When the run is over: checks what was noted, and frees it. */
+/** Checks the notes at the end of the run, and frees them. */
 void ask_work_ended(world *w);
 
 #endif

@@ -13,11 +13,11 @@ enum { SEEDS = 20, FILLERS = 12, PHASE = TP_PHASE_TOOL_PRE, GATHER = TP_PHASE_TU
 typedef struct world {
   tp_runtime *runtime;
   uint32_t calls;
-  bool fails, every_other; /* what the handler does */
-  int64_t hangs_ms;        /* at first */
+  bool fails, every_other; /* how the handler behaves */
+  int64_t hangs_ms;        /* how long the first call hangs */
   tp_answer answer;        /* 0: DONE, or as above */
   bool is_retryable;
-  uint32_t attempts, limit_ms; /* of the subscription */
+  uint32_t attempts, limit_ms; /* those of the subscription */
   uint32_t fillers;            /* other subscriptions of the phase, which succeed */
   uint32_t opened, closed;     /* log lines */
   char wrong[256];             /* the first thing that was not as it should be */
@@ -61,7 +61,7 @@ static void open_world(world *w, bool no_breakers) {
 
 static tp_answer run_filler(void *ctx, tp_call *call) {
   (void)call;
-  if (((world *)ctx)->fillers == 1) tp__sim_sleep_ns(50 * TP__NS_PER_MS); /* it holds the only thread */
+  if (((world *)ctx)->fillers == 1) tp__sim_sleep_ns(50 * TP__NS_PER_MS); /* it occupies the only thread */
   return TP_ANSWER_DONE;
 }
 
@@ -115,7 +115,7 @@ static void add(world *w, uint32_t phase, tp_placement placement, tp_execution e
 
 typedef struct outcome {
   tp_status status;
-  tp_run_record run; /* its strings are gone */
+  tp_run_record run; /* the strings are not valid any more */
   tp_reason why;
 } outcome;
 
@@ -160,7 +160,7 @@ static bool is_shown_open(const world *w) {
 
 static void pass_ms(int64_t ms) { tp__sim_sleep_ns(ms * TP__NS_PER_MS); }
 
-/* Until it is open: the calls that it takes are let through. */
+/* Fails calls until the breaker opens. */
 static void fail_until_open(world *w, uint32_t phase) {
   w->fails = true;
   for (uint32_t i = 0; i < 20; i++) {
@@ -210,7 +210,7 @@ static void play_optional(world *w, tp_placement placement) {
   fail_until_open(w, GATHER);
   EXPECT(w, is_shown_open(w) && stats_of(w).breakers_opened == 1);
   outcome o = run_phase(w, GATHER);
-  EXPECT(w, is_refused(&o) && o.status == TP_OK); /* best effort: the phase goes on */
+  EXPECT(w, is_refused(&o) && o.status == TP_OK); /* with best effort the phase goes on */
   pass_ms(5000);
   EXPECT(w, !is_shown_open(w));
   EXPECT(w, run_phase(w, GATHER).run.reason == TP_REASON_ERROR); /* the probe */
@@ -218,12 +218,13 @@ static void play_optional(world *w, tp_placement placement) {
   EXPECT(w, is_refused(&o) && w->calls == 21);
   pass_ms(9000);
   o = run_phase(w, GATHER);
-  EXPECT(w, is_refused(&o)); /* it was doubled */
+  EXPECT(w, is_refused(&o)); /* the time was doubled */
   pass_ms(1100);
   w->fails = false;
   EXPECT(w, run_phase(w, GATHER).run.state == TP_STATE_SUCCEEDED && w->closed == 1);
   for (int i = 0; i < 30; i++) EXPECT(w, run_phase(w, GATHER).run.state == TP_STATE_SUCCEEDED);
-  EXPECT(w, w->calls == 52 && stats_of(w).breakers_opened == 1 && w->opened == 2); /* once again by the probe */
+  EXPECT(w, w->calls == 52 && stats_of(w).breakers_opened == 1 && w->opened == 2); /* opened once more by the failed
+                                                                                      probe */
 }
 
 TEST(failing_handler_is_left_alone_and_probed) { judge(play_optional); }
@@ -233,7 +234,7 @@ static void play_guard(world *w, tp_placement placement) {
   fail_until_open(w, PHASE);
   outcome o = run_phase(w, PHASE);
   EXPECT(w, is_refused(&o) && o.status == TP_ERR_DENIED && o.why == TP_REASON_BREAKER_OPEN);
-  EXPECT(w, tp_subscription_trip(w->runtime, "h", false, NULL) == TP_OK); /* its operator has repaired it */
+  EXPECT(w, tp_subscription_trip(w->runtime, "h", false, NULL) == TP_OK); /* the operator has repaired the handler */
   w->fails = false;
   EXPECT(w, !is_shown_open(w) && run_phase(w, PHASE).status == TP_OK && w->calls == 21);
 }
@@ -253,7 +254,7 @@ TEST(successes_count_too) { judge(play_some); }
 static void play_seldom(world *w, tp_placement placement) {
   add(w, GATHER, placement, TP_EXECUTION_BLOCKING, TP_FAILURE_BEST_EFFORT);
   w->fails = true;
-  for (int i = 0; i < 60; i++) { /* one each 600 ms: fewer than twenty in ten seconds */
+  for (int i = 0; i < 60; i++) { /* one failure each 600 ms: fewer than twenty in ten seconds */
     EXPECT(w, run_phase(w, GATHER).run.attempts == 1);
     pass_ms(600);
   }
@@ -290,15 +291,16 @@ static void play_job(world *w, tp_placement placement) {
   }
   EXPECT(w, w->calls == 20 && w->opened == 1 && stats_of(w).jobs_dead == 20);
   w->fails = false;
-  EXPECT(w, run_phase(w, TP_PHASE_TURN_POST_TURN).run.state == TP_STATE_BACKGROUNDED); /* it is stored all the same */
-  EXPECT(w, tp_jobs_wait(w->runtime, "", 4000, NULL) == TP_ERR_TIMEOUT && w->calls == 20); /* and waits */
+  EXPECT(w, run_phase(w, TP_PHASE_TURN_POST_TURN).run.state == TP_STATE_BACKGROUNDED);     /* the job is stored all the
+                                                                                          same */
+  EXPECT(w, tp_jobs_wait(w->runtime, "", 4000, NULL) == TP_ERR_TIMEOUT && w->calls == 20); /* but it waits */
   EXPECT(w, tp_jobs_wait(w->runtime, "", 60000, NULL) == TP_OK && w->calls == 21 && w->closed == 1);
   EXPECT(w, stats_of(w).jobs_dead == 20);
 }
 
 TEST(job_is_stored_and_waits) { judge(play_job); }
 
-/* What it may not answer, and what is no answer. */
+/* Plays answers that are not allowed, and results that are no answers. */
 static void play_wrong_answers(world *w, tp_placement placement) {
   add(w, GATHER, placement, TP_EXECUTION_BLOCKING, TP_FAILURE_BEST_EFFORT);
   for (int i = 0; i < 20; i++) {

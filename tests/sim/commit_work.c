@@ -62,7 +62,7 @@ static tp_status add_pair(tp_edit *edit, commit_work_pair *pair, const commit_wo
   return add_half(edit, pair, 1, before);
 }
 
-/* The pair is removed, kept, or switched off, alone or with all handlers of its owner: the turns see the same
+/* Removes the pair, keeps it, or switches it off, alone or with all handlers of its owner: turns see the same
  * effect. */
 static tp_status remove_pair(tp_edit *edit, commit_work_pair *pair) {
   pair->remove_asked = ++pair->w->moment;
@@ -146,7 +146,7 @@ static uint64_t bit_of(const world *w, int half, const char *id) {
   return 0;
 }
 
-/* Neither older nor newer than what was committed around the turn's begin. */
+/* The version is neither older nor newer than the commits around the turn's begin. */
 static void check_version(const commit_work_reader *r) {
   for (uint32_t bit = 0; bit < r->w->s->editor_count * COMMIT_WORK_PAIRS; bit++) {
     const commit_work_pair *pair = pair_at(r->w, bit);

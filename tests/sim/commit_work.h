@@ -9,7 +9,7 @@
 
 #include "world.h"
 
-enum { COMMIT_WORK_PAIRS = 6, COMMIT_WORK_TURNS = 3 }; /* of each editor; of each reader */
+enum { COMMIT_WORK_PAIRS = 6, COMMIT_WORK_TURNS = 3 }; /* pairs of each editor; turns of each reader */
 
 typedef struct commit_work_half {
   struct commit_work_pair *pair;
@@ -27,7 +27,7 @@ typedef struct commit_work_pair {
 
 typedef struct commit_work_editor {
   world *w;
-  commit_work_pair pairs[COMMIT_WORK_PAIRS]; /* in the order in which they are added */
+  commit_work_pair pairs[COMMIT_WORK_PAIRS]; /* in the order of their addition */
 } commit_work_editor;
 
 typedef struct commit_work_reader {
@@ -36,7 +36,7 @@ typedef struct commit_work_reader {
   tp_turn *turn;
   uint64_t begin_asked, begun;
   bool known;    /* whether every phase of the turn could be run */
-  uint32_t runs; /* of phases of this turn that have ended */
+  uint32_t runs; /* how many phases of this turn have ended */
   uint64_t seen; /* bit per pair of all editors: by the turn's first phase */
   bool ends_inside;
 } commit_work_reader;
@@ -46,7 +46,7 @@ void commit_work_name(commit_work_editor *editor, uint32_t index);
 /** Both are hosts. arg: an editor or reader whose w is set; an editor is named, too. */
 void commit_work_edit(void *arg);
 void commit_work_read(void *arg);
-/** When the run is over. */
+/** Checks an editor at the end of the run. */
 void commit_work_ended(const commit_work_editor *editor);
 
 #endif

@@ -11,7 +11,7 @@ struct compaction_work {
   tp_session *session;
   tp__parker parker;
   tp_compaction compaction;
-  uint32_t turn;   /* that runs */
+  uint32_t turn;   /* the number of the running turn */
   uint32_t oldest; /* the first turn that the last request had */
   bool may_shrink; /* a compaction may have succeeded since */
   uint32_t requests, begun, ended, shrinks;
@@ -106,7 +106,7 @@ static void summarize(compaction_work *c, tp_token token) {
 
 static void model_start(void *ctx, const tp_model_request *request, tp_token token) {
   compaction_work *c = ctx;
-  if (request->system.size > 0) { /* its agent has no system text: a summary is asked for */
+  if (request->system.size > 0) { /* its agent has no system text, so this is a request for a summary */
     summarize(c, token);
     return;
   }
@@ -143,7 +143,7 @@ static tp_status compact_here(void *ctx, const tp_compaction_request *compaction
   tp__sim_sleep_ns(world_pause_ns(1000));
   if (dice == 1) return TP_ERR_IO;
   if (dice == 2) tp__sim_sleep_ns(world_hang_ns(c->w, (int64_t)40000 * TP__NS_PER_MS)); /* no caller waits then */
-  if (dice == 3) from = 0;                                                              /* no shorter than it was */
+  if (dice == 3) from = 0;                                                              /* not shorter than before */
   if (dice == 4 && compaction->message_count > 1) from = 1;                             /* whatever comes first then */
   bool loses = dice == 5, lost = false;
   for (size_t i = from; i < compaction->message_count; i++) {
@@ -155,7 +155,7 @@ static tp_status compact_here(void *ctx, const tp_compaction_request *compaction
     tp_status status = compaction->each(compaction->each_ctx, message);
     if (status != TP_OK) return status;
   }
-  /* Of these the library takes none, whatever else is in them. */
+  /* The library accepts none of these, whatever else they have. */
   if (dice != 3 && !lost) c->may_shrink = true;
   return TP_OK;
 }

@@ -16,7 +16,7 @@
 
 typedef struct arguments {
   uint64_t seeds, seed;
-  uint64_t seconds; /* then no further seed begins; 0: however long it takes */
+  uint64_t seconds; /* after this time no further seed begins; 0: no limit */
   uint32_t nodes_max;
   int policy; /* -1: both */
   enum tp__bug bug;
@@ -33,7 +33,7 @@ static const char *const policy_names[] = {"random", "pct", "both"};
 static const char *program;
 static arguments args = {.seeds = 10000, .seed = 1, .nodes_max = 12, .policy = -1};
 static volatile uint64_t seed_now;
-static uint64_t traces; /* of the runs of the seed */
+static uint64_t traces; /* hash of the traces of the seed's runs */
 
 /* ---- output ---- */
 

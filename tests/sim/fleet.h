@@ -28,10 +28,10 @@ enum {
 
 typedef enum fleet_trouble {
   TROUBLE_NONE,   /* answers come at once */
-  TROUBLE_DELAYS, /* also longer than a lease */
-  TROUBLE_LOSS,   /* and requests and answers are lost, and requests are repeated */
-  TROUBLE_CUTS,   /* and the line of a host is cut for longer than a lease */
-  TROUBLE_KILLS,  /* and hosts are killed */
+  TROUBLE_DELAYS, /* delays, also longer than a lease */
+  TROUBLE_LOSS,   /* also lost requests and answers, and repeated requests */
+  TROUBLE_CUTS,   /* also a cut of a host's line for longer than a lease */
+  TROUBLE_KILLS,  /* also killed hosts */
   FLEET_TROUBLES
 } fleet_trouble;
 
@@ -41,7 +41,7 @@ typedef enum fleet_bug {
   FLEET_BUG_NONE,
   FLEET_BUG_APPEND_ANY_FENCE,    /* an append does not compare the fence */
   FLEET_BUG_APPEND_ANY_POSITION, /* an append compares neither the fence nor the position */
-  FLEET_BUG_CLAIM_RUNNING,       /* a claim takes a session that a live process has */
+  FLEET_BUG_CLAIM_RUNNING,       /* a claim takes a session that a living process has */
   FLEET_BUG_SAME_FENCE,          /* a claim by the last owner gets the same fence again */
   FLEET_BUG_CALL_ANY_FENCE,      /* the start of a call does not compare the fence */
   FLEET_BUG_JOB_ANY_FENCE,       /* nor does the insert of a job */
@@ -58,10 +58,10 @@ typedef struct fleet_message {
   struct fleet_message *next;
   tp__arena arena;
   tp_message message;
-  uint64_t id; /* its text as a number; 0: it is none */
+  uint64_t id; /* its text as a number; 0: it is not one */
 } fleet_message;
 
-/** What a host asks of the database. It may be applied more than once, and long after it was sent. */
+/** A request of a host to the database. It may be applied more than once, and long after it was sent. */
 typedef struct fleet_request {
   enum {
     FLEET_REQUEST_CLAIM,
@@ -77,24 +77,24 @@ typedef struct fleet_request {
   uint32_t refs;
   uint64_t process, operation; /* operation: the same in each repetition */
   uint32_t session;
-  uint64_t number, after;   /* of a claim; number also of an append */
-  uint64_t fence, position; /* of an append, a call, a job */
-  uint64_t key;             /* of a call: the turn; of a job: its key; of the end of a call: the call */
+  uint64_t number, after;   /* for a claim; number also for an append */
+  uint64_t fence, position; /* for an append, a call, a job */
+  uint64_t key;             /* for a call: the turn; for a job: its key; for the end of a call: the call */
   uint64_t job, job_claim;
   bool succeeds;
-  struct fleet_job_row *row; /* of a job: taken when it is inserted */
-  fleet_message *messages;   /* of an append */
+  struct fleet_job_row *row; /* for a job: taken when it is inserted */
+  fleet_message *messages;   /* for an append */
   size_t message_count;
 } fleet_request;
 
 typedef struct fleet_answer {
   tp_status status;
   uint64_t number, fence, position, first, retry_ms;
-  uint64_t ordinal; /* of a claim: how many of the messages have an id */
-  uint64_t id;      /* of a job that was inserted, or of a call; of the end of a job its key */
+  uint64_t ordinal; /* result of a claim: how many of the messages have an id */
+  uint64_t id;      /* result: the id of an inserted job or of a call; for the end of a job its key */
   bool existed, had_ended;
   uint32_t state;
-  const struct fleet_job_row *row; /* of a claim of a job; fence is its claim */
+  const struct fleet_job_row *row; /* result of a claim of a job; fence is its claim */
 } fleet_answer;
 
 typedef struct fleet_job_row {
@@ -136,21 +136,21 @@ typedef struct fleet_world {
   uint64_t seed;
   fleet_trouble trouble;
   fleet_bug bug;
-  bool clock_jumps; /* also while fibers can run: whatever has a limit may time out */
+  bool clock_jumps; /* the clock may also jump while fibers can run: everything with a limit may time out */
   uint32_t host_count, session_count, turns_each;
   fleet_database *db;
   struct fleet_host *hosts; /* newest first; those that were killed, too */
   uint32_t living;          /* hosts that have not ended their turns */
-  uint64_t last_id;         /* of a message, a turn, an operation or a process */
+  uint64_t last_id;         /* the last id of a message, a turn, an operation or a process */
   fleet_event *events;
   size_t event_count, event_capacity;
   fleet_turn *turns[FLEET_TURNS_MAX];
   size_t turn_count;
-  fleet_turn *left[FLEET_LEFT_MAX]; /* not acknowledged: another host may submit them again */
+  fleet_turn *left[FLEET_LEFT_MAX]; /* turns that were not acknowledged: another host may submit them again */
   size_t left_count;
   uint32_t kills;
   uint32_t acknowledged, busy, fenced, failed, calls, stored;
-  bool healed; /* nothing is lost, cut or late any more */
+  bool healed; /* set when nothing is lost, cut or late any more */
   tp__sim_report report;
   char failure[400]; /* the first property that did not hold; empty: all held */
 } fleet_world;
@@ -172,14 +172,14 @@ extern const tp_allocator fleet_allocator;
 typedef struct fleet_line {
   fleet_world *w;
   uint64_t process;
-  bool is_dead;         /* its host was killed: nothing goes through any more */
-  int64_t cut_until_ns; /* until then nothing goes through */
-  bool holds;           /* what is sent meanwhile comes after it; else it is lost */
+  bool is_dead;         /* its host was killed: nothing passes any more */
+  int64_t cut_until_ns; /* until this time nothing passes */
+  bool holds;           /* requests wait until then; else they are lost */
   uint32_t asking;
   bool is_busy[FLEET_SESSIONS_MAX];
 } fleet_line;
 
-/** The requests of one session go one at a time. Blocks the fiber while another one goes. */
+/** Enters the line: the requests of one session are sent one at a time. Blocks the fiber while another one is sent. */
 void fleet_line_enter(fleet_line *line, uint32_t session);
 void fleet_line_leave(fleet_line *line, uint32_t session);
 
@@ -192,7 +192,7 @@ fleet_request *fleet_request_new(fleet_line *line, int kind, uint32_t session);
 /** Copies messages into the request. */
 void fleet_request_add(fleet_request *request, const tp_message *message);
 void fleet_request_unref(fleet_request *request);
-/** The number that a text is; 0: it is none. */
+/** The number that a text is; 0: it is not a number. */
 uint64_t fleet_number_of(tp_text text);
 
 /* ---- hosts ---- */
@@ -205,7 +205,7 @@ void fleet_hosts_trouble(fleet_world *w);
 void fleet_hosts_settle(fleet_world *w);
 /** Frees their runtimes. */
 void fleet_hosts_close(fleet_world *w);
-/** When the run is over. */
+/** Frees the hosts at the end of the run. */
 void fleet_hosts_fini(fleet_world *w);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include "fleet.h"
 
-/** An append that was done: the proof for one that is repeated. */
+/** An append that was done, as the proof for a repeated request. */
 typedef struct appended {
   struct appended *next;
   uint64_t operation;
@@ -37,7 +37,7 @@ struct fleet_database {
   session_row sessions[FLEET_SESSIONS_MAX];
   process_row *processes;
   call_row *calls;
-  fleet_job_row *jobs, **jobs_end; /* by rising id */
+  fleet_job_row *jobs, **jobs_end; /* in the order of their ids */
   uint64_t last_id;
 };
 
@@ -58,7 +58,7 @@ fleet_database *fleet_database_new(fleet_bug bug) {
   return db;
 }
 
-static void free_list(void *first) { /* of structs that begin with their next */
+static void free_list(void *first) { /* a list of structs whose first member is the next one */
   while (first) {
     void *next = *(void **)first;
     free(first);
@@ -223,7 +223,7 @@ static fleet_answer insert_job(fleet_database *db, const fleet_request *r) {
   return (fleet_answer){.status = TP_OK, .id = j->job.id};
 }
 
-/* The oldest that no older one of its order key comes before. */
+/* Claims the oldest job that has no older one of the same order key. */
 static fleet_answer claim_job(fleet_database *db) {
   for (fleet_job_row *j = db->jobs; j; j = j->next) {
     bool waits = j->job.state == TP_JOB_QUEUED || (j->job.state == TP_JOB_RUNNING && j->lease_end_ns <= db->now_ns);
@@ -231,7 +231,7 @@ static fleet_answer claim_job(fleet_database *db) {
       if (is_open(older) && tp_text_equal(older->job.order_key, j->job.order_key)) waits = false;
     if (!waits) continue;
     j->job.state = TP_JOB_RUNNING;
-    j->job.attempt = 1; /* no attempt is its last */
+    j->job.attempt = 1; /* attempts never run out */
     j->job.claim = ++db->last_id;
     j->lease_end_ns = db->now_ns + fleet_ns(FLEET_LEASE_MS);
     return (fleet_answer){.status = TP_OK, .id = j->job.id, .fence = j->job.claim, .row = j};

@@ -7,9 +7,9 @@
 enum {
   ASK_MS = 25000, /* the line gives up before the engine does */
   BUSY_WAIT_MS = 20000,
-  SUBMITS_MAX = 3, /* of one turn */
+  SUBMITS_MAX = 3, /* submits of one turn */
   DRAIN_MS = 1000,
-  HOST_FIBERS = 2, /* that submit turns */
+  HOST_FIBERS = 2, /* fibers that submit turns */
 };
 
 /** A turn that was submitted to a host. */
@@ -40,7 +40,7 @@ typedef struct fleet_host {
   fleet_world *w;
   fleet_line line;
   bool by_token; /* its history answers by tokens; else it blocks */
-  bool waits;    /* for a busy session */
+  bool waits;    /* it waits for a busy session */
   tp_runtime *runtime;
   tp_shared_history *history;
   tp_session *sessions[FLEET_SESSIONS_MAX];
@@ -413,7 +413,7 @@ static tp_status job_open(void *ctx, tp_text order_key, uint64_t *ret_count, tp_
 
 static void number_text(char text[24], uint64_t number) { snprintf(text, 24, "%llu", (unsigned long long)number); }
 
-/* Where the turn's own message is; an earlier run of it may be before that. */
+/* The index of the turn's own message; a message of an earlier run of the turn may precede it. */
 static size_t own_message(const tp_model_request *request) {
   size_t at = request->message_count - 1;
   while (at > 0 && request->messages[at]->role != TP_ROLE_USER) at--;
@@ -467,8 +467,7 @@ static void model_start(void *ctx, const tp_model_request *request, tp_token tok
   fleet_start("model", respond, later);
 }
 
-/* Of a turn it runs once, however often the turn is submitted, and to whatever host. A host that was killed runs
- * nothing. */
+/* Runs once for each turn, however often the turn is submitted, and on whatever host. A killed host runs nothing. */
 static tp_answer charge(void *ctx, tp_tool_run *run) {
   fleet_host *h = ctx;
   tp_text id = tp_tool_run_id(run, TP_ID_TURN);
@@ -605,7 +604,7 @@ static void note_end(fleet_host *h, const fleet_run *run, const tp_turn_result *
   else if (result->code == TP_ERR_BUSY) w->busy++;
   else if (result->code == TP_ERR_FENCED) w->fenced++;
   else w->failed++;
-  if (h->line.is_dead) return; /* nobody hears of it */
+  if (h->line.is_dead) return; /* the result reaches no one */
   if (result->code == TP_ERR_FENCED && w->trouble == TROUBLE_NONE && !w->clock_jumps)
     fleet_fail(w, "no turn loses its session without trouble: turn %llu did", (unsigned long long)run->turn->id);
   if (completed) run->turn->acknowledged = true;

@@ -114,7 +114,7 @@ static void live(void *arg) {
   fleet_hosts_close(w);
 }
 
-/* Of a turn that ended by itself; one that was stopped from outside runs again. */
+/* Whether it is the end of a turn that ended by itself; a turn that was stopped from outside runs again. */
 static bool is_own_end(const tp_message *m) {
   return m->ending.size > 0 && !tp_text_is(m->name, "cancelled") && !tp_text_is(m->name, "timed_out");
 }

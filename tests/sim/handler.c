@@ -68,7 +68,7 @@ static tp_outcome outcome_of(const call_note *note) {
 }
 
 static void note_answer(call_note *note) {
-  int64_t now_ns = tp__now_ns(); /* others may answer meanwhile */
+  int64_t now_ns = tp__now_ns(); /* other fibers may answer meanwhile */
   if (note->answered_ns == 0) note->answered_ns = now_ns;
 }
 
@@ -248,7 +248,7 @@ static call_note *begin_note(node_actor *actor, const tp_call *call) {
   return note;
 }
 
-/* However late it is, a call sees what it saw. */
+/* However late it is, a call sees the same data as before. */
 static void look_again(const call_note *note, const tp_call *call) {
   call_note again = *note;
   again.deps_seen = again.deps_good = again.deps_fallback = 0;
@@ -304,7 +304,7 @@ static void play_work(const call_note *note, const tp_call *call) {
   }
 }
 
-/* What is said with the call. */
+/* Answers the call with a reason or a message. */
 static void say(call_note *note, tp_call *call, bool defers) {
   pieces p;
   make_pieces(&p, note, true, !defers);

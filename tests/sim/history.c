@@ -11,10 +11,10 @@ struct history_call {
   world *w;
   struct history_call *next;
   char session[24];
-  bool running;  /* also when it was given up */
-  bool answered; /* nothing of it is to come */
+  bool running;  /* set also when the call was given up */
+  bool answered; /* no answer follows any more */
   bool fails;
-  bool loads; /* else it appends */
+  bool loads; /* true: it loads; false: it appends */
   tp_token token;
   uint32_t accepted, cancels;
 };
@@ -112,12 +112,12 @@ static void complete_later(void *arg) {
   complete(arg);
 }
 
-/* Now, later, twice, or never. */
+/* Answers now, later, twice, or never. */
 static void answer(history_call *call, tp_token token, const char *name) {
   world *w = call->w;
   call->token = token;
   call->fails = !world_is_fault_free(w) && world_one_in(10);
-  if (may_hang(w) && world_one_in(20)) return; /* for ever */
+  if (may_hang(w) && world_one_in(20)) return; /* this call hangs for ever */
   if (world_one_in(3) || !world_start(name, complete_later, call)) complete(call);
   else if (world_one_in(4)) (void)!world_start(name, complete_later, call);
 }
@@ -172,7 +172,7 @@ static bool any_unanswered(const world *w, const char *session) {
   return false;
 }
 
-/* One that has answered may not have returned yet. */
+/* A call that has answered may not have returned yet. */
 void history_delete(world *w, const char *session) {
   if (!w->history) return;
   tp_status status = tp_shared_history_delete(w->history, NULL, session, NULL);

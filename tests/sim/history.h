@@ -9,11 +9,11 @@
 
 /** Makes it, where the script has one, for tp_runtime_options.shared_history. */
 tp_status history_open(world *w);
-/** Of a session that its host has closed. */
+/** Deletes a session that its host has closed. */
 void history_delete(world *w, const char *session);
-/** Completes some of what is left, when the runtime is gone. */
+/** Completes some of the remaining calls after the end of the runtime. */
 void history_after_free(world *w);
-/** When the run is over. */
+/** Checks the calls at the end of the run. */
 void history_ended(world *w);
 void history_fini(world *w);
 

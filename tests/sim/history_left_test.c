@@ -15,17 +15,17 @@ enum { TURNS = 3, LIMIT_MS = 30000, SEEDS = 20 };
 
 /** A turn is submitted when the one before it has ended. Times are in ms. */
 typedef struct turn_row {
-  int load_ms, append_ms;     /* how long the history takes */
+  int load_ms, append_ms;     /* durations of the history's calls */
   int cancel_ms;              /* after the submit; 0: not */
   uint32_t limit_ms;          /* 0: the runtime's */
   tp_turn_outcome outcome;    /* NONE: there is no such turn */
   int ends_ms;                /* after the submit, to 500 ms: two of the longest pauses between two looks */
-  bool is_lost, is_left_here; /* not stored, and told; its reason names the call that was left */
+  bool is_lost, is_left_here; /* the turn was not stored, and its result says so; its reason names the abandoned call */
 } turn_row;
 
 typedef struct left_case {
   const char *name;
-  bool is_private; /* of one process: no claims */
+  bool is_private; /* a history of one process, without claims */
   turn_row turns[TURNS];
 } left_case;
 
@@ -88,14 +88,14 @@ typedef struct world {
   tp_runtime *runtime;
   tp_session *session, *other;
   uint32_t threads;
-  bool cancels_first; /* before another session's turn comes */
+  bool cancels_first; /* before a turn of another session comes */
   uint32_t now;       /* index of the turn that was submitted last */
   tp__mutex mutex;
   /* under mutex */
   bool is_called;
   uint64_t epoch, running, position;
   bool is_kept[TURNS];
-  /* of the host's thread */
+  /* used by the host's thread */
   bool has_ended[TURNS];
   char wrong[256];
 } world;
@@ -109,7 +109,7 @@ typedef struct world {
 
 /* ---- the history, the model ---- */
 
-/* The call first takes its time, like a call that waits for the lock of its file. */
+/* The call first waits, like one that waits for the lock of its file. */
 static void begin_call(world *w, int ms) {
   tp__mutex_lock(&w->mutex);
   EXPECT(w, !w->is_called);
@@ -169,7 +169,7 @@ static void start_model(void *ctx, const tp_model_request *request, tp_token tok
 
 /* ---- the host ---- */
 
-/* Of a second session: it is at once done. */
+/* Loads for a second session, which ends at once. */
 static tp_status load_nothing(void *ctx, const tp_history_load *request, tp_fault *fault) {
   (void)ctx, (void)request, (void)fault;
   return TP_OK;
@@ -279,7 +279,8 @@ TEST(call_that_a_turn_has_left_refuses_no_other_session) {
 }
 
 TEST(call_that_a_turn_has_left_takes_nothing_from_the_next) {
-  static const uint32_t threads[] = {4, 16}; /* with 4, one function that was left holds all that the tenant may have */
+  static const uint32_t threads[] = {4, 16}; /* with 4 threads, one abandoned function occupies all that the tenant may
+                                                have */
   for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++)
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
       const tp__sim_options options = {.seed = seed, .clock_jump_inverse = UINT32_MAX, .steps_max = 50000000};

@@ -23,7 +23,7 @@ typedef struct load_case {
   uint32_t limit_ms;
   tp_turn_outcome outcome;
   tp_status code;
-  int ends_ms; /* when the turn ends, to the millisecond */
+  int ends_ms; /* when the turn ends, in ms */
   uint32_t load_cancels;
 } load_case;
 
@@ -109,7 +109,7 @@ typedef struct world {
   bool pumped, refuses;
   tp_runtime *runtime;
   tp_session *session;
-  tp__mutex handing; /* of the token, from the turn's owner to the host */
+  tp__mutex handing; /* protects the passing of the token from the turn's owner to the host */
   tp_token token;
   bool loads;
   uint32_t begun, accepted, cancels, destroys, closes, turns_ended;
@@ -145,7 +145,7 @@ static void answer(world *w, bool is_first) {
 static void load_start(void *ctx, const tp_history_load *request, tp_token token) {
   world *w = ctx;
   EXPECT(w, tp_text_is(request->session, "s"));
-  if (++w->begun > 1) { /* of a later turn */
+  if (++w->begun > 1) { /* a request of a later turn */
     (void)tp_history_complete_load(token, TP_OK, NULL, 0, NULL, NULL);
     return;
   }
@@ -172,7 +172,7 @@ static void destroy(void *ctx) { ((world *)ctx)->destroys++; }
 static void start_model(void *ctx, const tp_model_request *request, tp_token token) {
   world *w = ctx;
   const tp_model_response response = {.struct_size = sizeof response, .text = {"hi", 2}};
-  EXPECT(w, w->begun > 1 || (!w->c->fails && request->message_count >= 2)); /* what was loaded, and the turn's own */
+  EXPECT(w, w->begun > 1 || (!w->c->fails && request->message_count >= 2)); /* the loaded messages and the turn's own */
   if (tp_model_complete(token, &response, NULL) != TP_OK) (void)!tp_token_abandon(token, NULL);
 }
 
@@ -207,7 +207,7 @@ static void go_to(world *w, int64_t ms) {
 
 static int earlier(int a, int b) { return a < b ? a : b; }
 
-/* What is due next, after `ms`. */
+/* Returns the next event after `ms`. */
 static int next_after(const load_case *c, int ms) {
   const int moments[] = {c->answer_ms, c->again_ms, c->cancel_ms, c->close_ms, c->drain_ms, c->ends_ms, LAST_MS};
   int next = LAST_MS;
@@ -254,7 +254,7 @@ static void check(world *w) {
   EXPECT(w, w->accepted == (c->load_cancels == 0));
 }
 
-/* The session goes on: what failed is loaded again. */
+/* The session goes on: after a failure the messages are loaded again. */
 static void check_next_turn(world *w) {
   const tp_turn_request request = {.struct_size = sizeof request, .text = {"again", 5}};
   bool loaded = w->c->outcome == TP_TURN_COMPLETED;
@@ -291,7 +291,7 @@ static void main_of_case(void *arg) {
   }
   if (w->session) close_session(w);
   tp_runtime_free(w->runtime);
-  if (w->loads && c->answer_ms == NEVER) answer(w, false); /* after all is gone: nothing takes it */
+  if (w->loads && c->answer_ms == NEVER) answer(w, false); /* after everything is freed: the answer is ignored */
   EXPECT(w, !taken || (w->closes == 1 && w->destroys == 1));
   tp__mutex_fini(&w->handing);
 }

@@ -13,12 +13,12 @@
 
 enum { PIECES = 24, SEEDS = 24, HOLDS_MAX = 64, LAST_MS = 3000, LIMIT_MS = 200 };
 
-/* In ms after the submit; 0: not at all. */
+/* Times in ms after the submit; 0: not at all. */
 typedef struct hold_case {
   const char *name;
   uint32_t every;      /* the listener holds at each piece of that number */
-  uint32_t release_ms; /* after it was held; 0: never */
-  uint32_t twice;      /* a second hold of the same piece, that is released so much later */
+  uint32_t release_ms; /* ms after the hold; 0: never */
+  uint32_t twice;      /* a second hold of the same piece, which is released this much later */
   int cancel_ms, drain_ms;
   uint32_t limit_ms;
   bool forgets; /* the holds are released after the runtime was freed */
@@ -42,7 +42,7 @@ typedef struct world {
   tp_runtime *runtime;
   tp_session *session;
   tp__mutex mutex;
-  tp__parker parker; /* of the model's thread */
+  tp__parker parker; /* used by the model's thread */
   /* under mutex */
   tp_token token;
   tp_hold *holds[HOLDS_MAX];
@@ -107,7 +107,7 @@ static void emit_all(world *w) {
       (void)tp__parker_park_until(&w->parker, TP__NEVER);
       continue;
     }
-    if (held && !w->cancelled) continue; /* it asks again */
+    if (held && !w->cancelled) continue; /* the model asks again */
     tp__mutex_lock(&w->mutex);
     w->emitted_held += w->hold_count > 0;
     tp__mutex_unlock(&w->mutex);
@@ -163,7 +163,7 @@ static void on_fast(void *ctx, const tp_event *event) {
     w->fast_heard += (uint32_t)event->text.size;
 }
 
-/* Those that are due, on the host's thread. */
+/* Releases the holds whose time has come, on the host's thread. */
 static void release_due(world *w, int64_t now_ns) {
   tp__mutex_lock(&w->mutex);
   for (uint32_t i = 0; i < w->hold_count;) {
@@ -232,7 +232,7 @@ static void check(world *w) {
   EXPECT(w, w->outcome == c->outcome);
   EXPECT(w, w->fast_heard == w->heard);
   if (c->outcome == TP_TURN_COMPLETED) EXPECT(w, w->heard == PIECES && w->emitted == PIECES);
-  else EXPECT(w, w->heard < PIECES); /* it was held when it ended */
+  else EXPECT(w, w->heard < PIECES); /* the answer was held when the turn ended */
   /* For each hold, one piece may have been on its way between the question and the emission. */
   EXPECT(w, w->emitted_held <= w->resumes + 1);
   if (c->every && c->release_ms && c->outcome == TP_TURN_COMPLETED) {

@@ -18,8 +18,8 @@ typedef struct world {
   bool begun, nested_done, released;
   uint32_t ended;     /* blockers */
   uint32_t lines;     /* log lines of refused turns */
-  tp_session *nested; /* whose turn the first blocker runs at its end */
-  uint32_t ends;      /* of that turn: what runs at the end of every turn */
+  tp_session *nested; /* its turn runs at the end of the first blocker */
+  uint32_t ends;      /* the handlers at the end of that turn */
   char wrong[256];
 } world;
 
@@ -46,7 +46,7 @@ static tp_runtime_stats stats_of(const world *w) {
   return stats;
 }
 
-/* One at a time: the pool has one thread. */
+/* One call at a time, since the pool has one thread. */
 static tp_answer block(void *ctx, tp_call *call) {
   world *w = ctx;
   bool first = !w->begun;
@@ -125,7 +125,7 @@ static void blocker_ended(void *ctx, const tp_phase_result *result) {
   ((world *)ctx)->ended++;
 }
 
-/* What the row says of the only subscription of a phase, while others block. */
+/* The reason in the row of a phase's only subscription, while others block. */
 static tp_reason reason_in(world *w, uint32_t phase, tp_turn *turn) {
   const tp_phase_input input = {.struct_size = sizeof input, .budget_ms = 1};
   tp_phase_result result = {.struct_size = sizeof result};
@@ -176,7 +176,7 @@ static void main_of_shedding(void *arg) {
     pass_us(10);
     if (sheds_detached) EXPECT(w, reason_in(w, DETACHED, probe) == TP_REASON_SHED);
     EXPECT(w, (reason_in(w, OPTIONAL, probe) == TP_REASON_SHED) == sheds_optional);
-    EXPECT(w, reason_in(w, REQUIRED, probe) == TP_REASON_TIMEOUT); /* it waits as long as it may */
+    EXPECT(w, reason_in(w, REQUIRED, probe) == TP_REASON_TIMEOUT); /* it waits for its whole limit */
     shed += sheds_detached + sheds_optional;
   }
   EXPECT(w, stats_of(w).attempts_shed == shed && stats_of(w).turns_refused == 0);
@@ -206,12 +206,12 @@ enum { RUNNING = 4, TENANTS = 5, TURNS = 200, FLOOD_SESSIONS = 64, FLOOD_PAUSE_U
 typedef struct flooded {
   world w;
   bool floods;
-  tp__a32 left; /* of the others */
+  tp__a32 left; /* turns of the others that are left */
   tp__parker done;
   uint64_t sent, refused, ended;
   size_t bytes_early, bytes_late;
   int64_t durations_ns[TENANTS * TURNS];
-  uint32_t count; /* under no lock: a fiber is not interrupted between two points */
+  uint32_t count; /* needs no lock, since a fiber is not interrupted between two points */
 } flooded;
 
 typedef struct tenant {
@@ -249,7 +249,7 @@ static void run_tenant(void *arg) {
     const tp_turn_result *result = NULL;
     int64_t begun_ns = tp__now_ns();
     tp_status status = tp_turn_run(session, &request, &result, NULL);
-    EXPECT(&f->w, status == TP_OK && result->outcome == TP_TURN_COMPLETED); /* none is refused */
+    EXPECT(&f->w, status == TP_OK && result->outcome == TP_TURN_COMPLETED); /* no turn is refused */
     f->durations_ns[f->count++] = tp__now_ns() - begun_ns;
     if (status == TP_OK) tp_turn_result_free(result);
   }
@@ -262,7 +262,7 @@ static void flood_turn_ended(void *ctx, const tp_turn_result *result) {
   ((flooded *)ctx)->ended++;
 }
 
-/* One turn each 10 us, where 4 fit into a millisecond. */
+/* Submits one turn each 10 us, where 4 fit into a millisecond. */
 static void flood(void *arg) {
   flooded *f = arg;
   tp_session *sessions[FLOOD_SESSIONS];
@@ -394,7 +394,7 @@ static void main_of_clocked(void *arg) {
   tp_turn *turn = begin(w, &status);
   EXPECT(w, status == TP_OK && tp_phase_run(turn, phase, NULL, &result, NULL) == TP_OK);
   while (c->calls == 0) pass_us(1000);
-  if (c->fails_first) pass_us(600000); /* it waits for its second attempt */
+  if (c->fails_first) pass_us(600000); /* the job waits for its second attempt */
   int64_t began_ns = tp__now_ns();
   tp__sim_wall_jump_ms(c->step_ms);
   EXPECT(w, tp_phase_run(turn, phase, NULL, &result, NULL) == TP_OK); /* news: the job thread looks */

@@ -11,7 +11,7 @@ enum { SESSIONS = 8, TENANTS_MAX = 8, LIMIT_MS = 400 };
 typedef struct tenant {
   char name[8];
   bool waits;
-  uint32_t behind[TENANTS_MAX]; /* how often each other one was served since this one waits or was served */
+  uint32_t behind[TENANTS_MAX]; /* how often each other tenant was served since this one began to wait or was served */
 } tenant;
 
 typedef struct load_turn {

@@ -11,7 +11,7 @@
 void load_work_watch(world *w);
 /** A host. arg: the world. */
 void load_work_run(void *arg);
-/** When the run is over. */
+/** Checks it at the end of the run. */
 void load_work_ended(world *w);
 
 #endif

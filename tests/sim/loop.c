@@ -14,9 +14,9 @@ struct loop_answer {
   loop_answer *next;
   tp_token token;
   tp_work_kind kind;
-  loop_tool *tool; /* of the call, until it is answered */
+  loop_tool *tool; /* the tool of the call, until it is answered */
   bool over;       /* the token was completed or abandoned */
-  bool cancelled;  /* and the inbox said so */
+  bool cancelled;  /* the inbox has reported the cancel */
   int64_t delay_ns;
   uint32_t accepted;
 };
@@ -93,7 +93,7 @@ static void answer(loop_answer *a) {
   else if (dice >= 80 && dice < 88) give_up(a);
   else if (dice >= 88 && dice < 94) { /* twice */ complete(a);
     complete(a);
-  } /* else it is answered when the loop has ended, or when the runtime is gone */
+  } /* otherwise it is answered when the loop has ended, or when the runtime is gone */
 }
 
 static loop_answer *new_answer(loop *l, const tp_work *work) {
@@ -145,7 +145,7 @@ static tp_answer emit_tools(void *ctx, tp_call *call) {
   if (is_rough(l) && world_one_in(2)) single.limit_ms = 1 + (uint32_t)tp__sim_random(50);
   const tp_tool *const tools[] = {&concurrent, &single};
   if (!l->inbox) return TP_ANSWER_DONE; /* freed: there is nothing to name */
-  l->tools_taken += 2;                  /* one may be destroyed before the emit returns */
+  l->tools_taken += 2;                  /* one tool may be destroyed before the emit returns */
   if (tp_call_emit_tool_bundle(call, "loop", tools, 2, NULL) == TP_OK)
     return is_rough(l) && world_one_in(16) ? tp_call_fail(call, 1, "behind the emit") : TP_ANSWER_DONE;
   l->tools_taken -= 2;
@@ -284,7 +284,7 @@ static void take_event(loop *l, const tp_work *work) {
 
 static void free_inbox(loop *l) {
   tp_inbox *inbox = l->inbox;
-  l->inbox = NULL; /* nothing names it any more */
+  l->inbox = NULL; /* no object names the inbox any more */
   tp_inbox_free(inbox);
 }
 
@@ -353,7 +353,7 @@ static void turn_ended(void *ctx, const tp_turn_result *result) {
   tp__parker_unpark(&turn->l->parker);
 }
 
-/* The inbox is gone, and with it what was to come there. */
+/* Waits after the inbox is gone, with all that would have come there. */
 static void wait_without_inbox(loop *l) {
   const tp_turn_result *result;
   for (loop_turn *turn = l->turns; turn; turn = turn->next) {
@@ -376,7 +376,7 @@ static loop_turn *submit_turn(loop *l) {
   if (l->inbox && world_one_in(2))
     world_check_status(l->w, "an end of the loop", tp_end_new(l->inbox, turn, &end, NULL));
   turn->by_inbox = end != NULL;
-  l->begun++; /* it may end before the submit returns */
+  l->begun++; /* the turn may end before the submit returns */
   tp_status status = tp_turn_submit(l->session, &request, end ? tp_end_of_turn : turn_ended, end ? (void *)end : turn,
                                     &turn->submission, NULL);
   world_check_status(l->w, "a turn of the loop", status);
@@ -393,7 +393,9 @@ static void run_turn(loop *l, int64_t close_ns) {
   l->requests = 0;
   const loop_turn *first = submit_turn(l), *second = first && world_one_in(3) ? submit_turn(l) : NULL;
   if (first && is_rough(l) && world_one_in(6)) tp_submission_cancel(first->submission);
-  if (second && is_rough(l) && world_one_in(2)) tp_submission_cancel(second->submission); /* it may wait in the queue */
+  if (second && is_rough(l) && world_one_in(2))
+    tp_submission_cancel(second->submission); /* the turn may wait in the
+                                                                                             queue */
   while (l->ended < l->begun) {
     int64_t now_ns = tp__now_ns(), look_ns = tp__deadline_after_ms(now_ns, LOOK_MS);
     if (l->inbox && now_ns >= close_ns) {

@@ -17,7 +17,7 @@ typedef struct loop loop;
 typedef struct loop_tool {
   loop *l;
   struct loop_tool *next;
-  bool single;   /* it has one permit */
+  bool single;   /* the tool has one permit */
   uint32_t open; /* calls that were taken and not answered */
   uint32_t destroys;
 } loop_tool;
@@ -36,21 +36,21 @@ typedef struct loop_turn {
   struct loop *l;
   struct loop_turn *next;
   tp_submission *submission;
-  bool by_inbox; /* its end comes there */
+  bool by_inbox; /* its end comes through the inbox */
   bool ended;
 } loop_turn;
 
 struct loop {
   world *w;
-  const char *id;  /* of its session */
-  bool by_session; /* what it has names the inbox of the session, else the inbox */
+  const char *id;  /* the id of its session */
+  bool by_session; /* its objects name the inbox of the session; else they name the inbox itself */
   tp_inbox *inbox; /* NULL: none, or freed */
   tp_session *session;
   tp__parker parker; /* the host waits on it when the inbox is gone, and for the session's end */
   bool freed_early, closed, session_taken;
   uint32_t turn, requests;
   uint32_t begun, ended; /* turns: submitted, and reported to on_end */
-  uint32_t ends_heard;   /* by event */
+  uint32_t ends_heard;   /* ends that were reported by events */
   loop_turn *turns;      /* newest first */
   uint64_t gaps, lost;   /* sequence numbers that are missing, and what markers say */
   uint32_t tools_taken, tools_destroyed;
@@ -60,7 +60,7 @@ struct loop {
   uint32_t single_taken; /* calls of the tool with one permit: taken, and not completed */
   loop_heard heard[LOOP_KNOWN_MAX];
   uint32_t heard_count;
-  const tp_work *events[LOOP_EVENTS_MAX]; /* taken, not returned */
+  const tp_work *events[LOOP_EVENTS_MAX]; /* events that were taken and not returned */
   uint32_t event_count;
   loop_answer *answers; /* newest first */
 };
@@ -69,9 +69,9 @@ struct loop {
 tp_status loop_register(world *w, tp_edit *edit);
 /** arg: the loop. */
 void loop_run(void *arg);
-/** When the runtime is gone. */
+/** Completes what is left, after the end of the runtime. */
 void loop_after_free(loop *l);
-/** When the run is over. */
+/** Checks the loop at the end of the run. */
 void loop_ended(loop *l);
 void loop_fini(loop *l);
 

@@ -12,7 +12,7 @@ struct nested_work {
   tp__parker parker;
   uint32_t permits, inside;     /* functions of the tool that run and do not wait */
   uint32_t ids, opened, closed; /* sessions */
-  uint32_t begun, ended;        /* turns that were taken, the host's and nested ones */
+  uint32_t begun, ended;        /* turns that began and ended, those of the host and nested ones */
 };
 
 /* ---- sessions: each nested turn has its own ---- */

@@ -8,11 +8,11 @@
 
 #include "world.h"
 
-/** What it subscribes. */
+/** Subscribes its handlers. */
 tp_status nested_work_register(world *w, tp_edit *edit);
 /** A host. arg: the world. */
 void nested_work_run(void *arg);
-/** When the run is over. */
+/** Checks it at the end of the run. */
 void nested_work_ended(world *w);
 
 #endif

@@ -34,7 +34,7 @@ static bool look_at_leak(void *ctx, const tp_leak *leak) {
 typedef struct register_look {
   world *w;
   tp_phase_id phase;
-  uint32_t order; /* of the one before, in this phase */
+  uint32_t order; /* the order of the run before, in this phase */
   bool disabled;
 } register_look;
 
@@ -89,7 +89,7 @@ static void jobs_waited(void *ctx, const tp_jobs_wait_result *result) {
 }
 
 static void submit_wait_for_jobs(world *w) {
-  w->waits_submitted++; /* it may end before the submit returns */
+  w->waits_submitted++; /* the wait may end before the submit returns */
   tp_status status = tp_jobs_wait_submit(w->runtime, "", (uint32_t)tp__sim_random(20), jobs_waited, w, NULL);
   if (status == TP_OK) return;
   w->waits_submitted--;

@@ -34,9 +34,9 @@ typedef struct command {
   const char *arguments[COMMAND_ARGUMENTS_MAX]; /* after the command's name, then NULL */
   const char *input;
   size_t input_size;        /* 0: strlen(input) */
-  const char *output_path;  /* standard output goes there */
-  size_t output_max;        /* the reader goes away after so many bytes; 0: it stays */
-  const char *interrupt_at; /* SIGINT is sent when this stands in the output; NULL: never */
+  const char *output_path;  /* the file to which standard output goes */
+  size_t output_max;        /* the reader ends after this many bytes; 0: it reads to the end */
+  const char *interrupt_at; /* SIGINT is sent when the output contains this text; NULL: never */
   int status;               /* exit status; -1 when it was killed */
   bytes out, err;
 } command;
@@ -118,7 +118,7 @@ static void command_interrupt(command *c, pid_t child) {
   c->interrupt_at = NULL;
 }
 
-/* Till both outputs have ended, or the limit has passed. */
+/* Reads until both outputs have ended, or the limit has passed. */
 static bool command_pump(command *c, pid_t child, int ends[3]) {
   double end = command_seconds() + COMMAND_LIMIT_S;
   size_t fed = 0;

@@ -70,7 +70,7 @@ static tp_answer denies_every_third(void *ctx, tp_call *call) {
   return ++calls % 3 == 0 ? tp_call_deny(call, "every third") : TP_ANSWER_DONE;
 }
 
-/* As many nanoseconds as the text says. */
+/* Computes for as many nanoseconds as the text says. */
 static tp_answer spins(void *ctx, tp_call *call) {
   (void)ctx;
   tp_text text = tp_call_text(call, TP_FIELD_TEXT);
@@ -86,7 +86,7 @@ static tp_answer spins(void *ctx, tp_call *call) {
 
 enum { STALL_EACH = 500, STALL_MS = 100 };
 
-/* Each 500th call takes 100 ms. */
+/* Each 500th call lasts 100 ms. */
 static tp_answer stalls(void *ctx, tp_call *call) {
   static atomic_uint calls;
   const struct timespec stall = {.tv_nsec = STALL_MS * 1000000L};
@@ -185,7 +185,7 @@ static int32_t matches_nothing(void *ctx, const tp_match_view *view) {
 
 /* ---- registering ---- */
 
-/** A handler and its subscription; what the domains differ in. */
+/** A handler and its subscription: the members in which the domains differ. */
 typedef struct row {
   const char *domain, *id;
   tp_handler_fn run;

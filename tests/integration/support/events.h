@@ -69,7 +69,7 @@ static inline bool list_has(tp_text list, const char *word) {
   return false;
 }
 
-/* How many events of this kind there are in a turn (NULL: in any). */
+/* Counts the events of this kind in a turn (NULL: in all turns). */
 static inline size_t events_count(const events *e, const char *kind, const char *turn) {
   size_t count = 0;
   for (size_t i = 0; i < e->count; i++) {
@@ -79,7 +79,7 @@ static inline size_t events_count(const events *e, const char *kind, const char 
   return count;
 }
 
-/* The first event of a kind in a turn whose text at path is word; empty when there is none. */
+/* Finds the first event of a kind in a turn whose text at path is word; empty when there is none. */
 static inline tp_text events_find(const events *e, const char *kind, const char *turn, const char *path,
                                   const char *word) {
   for (size_t i = 0; i < e->count; i++) {
@@ -90,7 +90,7 @@ static inline tp_text events_find(const events *e, const char *kind, const char 
   return (tp_text){0};
 }
 
-/* Whether something said in turn source was in front of the model in turn. */
+/* Whether a message of the turn source was shown to the model in turn. */
 static inline bool events_recalled(const events *e, const char *turn, const char *source) {
   for (size_t i = 0; i < e->count; i++) {
     tp_text event = event_at(e, i);

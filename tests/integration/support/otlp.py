@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A collector of OpenTelemetry for tests, which takes nothing that the protocol does not have.
+"""A collector of OpenTelemetry for tests, which refuses everything that the protocol does not define.
 
 The rules are those of the specification of OTLP 1.x (OTLP/HTTP, "JSON Protobuf Encoding") and of the messages Span,
 Resource and KeyValue of opentelemetry-proto: ids in hexadecimal digits, 64-bit integers as decimal texts, enumerations
@@ -69,7 +69,7 @@ def spans_of(body):
 
 
 class Collector:
-    """It refuses what is not as the protocol has it, and the test hears of it."""
+    """It refuses requests that do not conform to the protocol, and reports them to the test."""
 
     def __init__(self):
         self.spans, self.resources, self.wrong, self.headers, self.bodies = [], [], [], [], []
