@@ -29,12 +29,13 @@ enum {
 /** The host's phases, one of each way of working together. */
 enum { PHASE_GATHER, PHASE_STRICT, PHASE_REPLACE, PHASE_STOP, PHASE_BOTH, PHASE_OBSERVE, SCRIPT_PHASES };
 
-/** Which faults are played. Each level adds faults, and leaves out the oracles that need their absence. */
+/** The faults that are played. Each level has the faults of the levels before it, and leaves out the oracles that need
+ *  the absence of its faults. */
 typedef enum script_fault_level {
   FAULTS_NONE = 0,    /* everything answers in time, and only failures of the script occur: outcomes are known */
   FAULTS_HANGS = 1,   /* handlers hang and are late, hosts cancel, but time passes only when all threads wait */
   FAULTS_CLOCK = 2,   /* the clock jumps while work is runnable */
-  FAULTS_REFUSALS = 3 /* and memory, threads and the store are refused */
+  FAULTS_REFUSALS = 3 /* the same, and memory, threads and the store are refused */
 } script_fault_level;
 
 typedef enum script_answer {
@@ -45,17 +46,17 @@ typedef enum script_answer {
   ANSWER_ASK,
   ANSWER_FAIL,
   ANSWER_FAIL_RETRYABLE,
-  ANSWER_BAD_EMIT, /* emits what it may not, and says done */
-  ANSWER_NONE,     /* returns 0, as a callback that raised does; never with a deferral */
+  ANSWER_BAD_EMIT, /* emits what it may not emit, and answers that it is done */
+  ANSWER_NONE,     /* returns 0, like a callback that raised an exception; never together with a deferral */
   SCRIPT_ANSWERS
 } script_answer;
 
 typedef enum script_way {
   WAY_RETURN,
   WAY_DEFER,            /* another thread completes the token later_ns after the deferral */
-  WAY_DEFER_TWICE,      /* two other threads do */
+  WAY_DEFER_TWICE,      /* the same, by two other threads */
   WAY_DEFER_INSIDE,     /* completed before the function returns */
-  WAY_DEFER_AND_RETURN, /* deferred and answered at once: malformed */
+  WAY_DEFER_AND_RETURN, /* deferred and also answered at once, which is malformed */
   WAY_DEFER_NEVER,
   WAY_DEFER_ON_CANCEL,  /* completed by the deferral's cancel */
   WAY_DEFER_AFTER_FREE, /* completed when the runtime is gone */
@@ -66,8 +67,8 @@ typedef enum script_way {
 typedef struct script_move {
   script_answer answer;
   script_way way;
-  int64_t before_ns; /* in the function */
-  int64_t later_ns;  /* from the deferral to its completion */
+  int64_t before_ns; /* time spent in the function */
+  int64_t later_ns;  /* time from the deferral to its completion */
   bool polite;       /* looks at tp_call_cancelled() while it works */
 } script_move;
 
@@ -81,7 +82,7 @@ typedef struct script_node {
   int phase;
   int32_t priority;
   bool is_inline, inbox, disabled, killed, detached;
-  int match; /* 0: none; 1: matches; 2: does not; 3: gives no answer */
+  int match; /* the predicate of the node: 0: none; 1: it matches; 2: it does not match; 3: it gives no answer */
   tp_execution execution;
   tp_failure failure;
   uint32_t limit_ms;
@@ -97,7 +98,7 @@ typedef struct script_node {
   uint32_t emits;
   script_edge edges[SCRIPT_EDGES_MAX];
   uint32_t edge_count;
-  script_move moves[SCRIPT_MOVES]; /* by attempt; the last one stays */
+  script_move moves[SCRIPT_MOVES]; /* by attempt; the last move stands for all later attempts */
 } script_node;
 
 typedef struct script_op {
@@ -110,17 +111,17 @@ typedef struct script_op {
 typedef struct script_turn {
   script_op ops[SCRIPT_OPS_MAX];
   uint32_t op_count;
-  bool chained;    /* each operation begins at the end of the one before, and the turn is ended there */
+  bool chained;    /* each operation begins when the one before ends, and the end of the last one ends the turn */
   bool in_session; /* begun in a session with an event callback */
   int64_t begin_ns;
-  int64_t cancel_ns; /* after the begin; 0: never */
+  int64_t cancel_ns; /* time from the begin of the turn; 0: never */
   uint32_t limit_ms;
 } script_turn;
 
 typedef struct script {
   uint64_t seed;
   script_fault_level fault_level;
-  tp_runtime_options options; /* without allocator, phases and store */
+  tp_runtime_options options; /* the options without allocator, phases and store */
   tp__sim_options sim;
   bool refuse_setup; /* refusals begin before the registration */
   uint32_t store_refuse_inverse;
@@ -129,42 +130,43 @@ typedef struct script {
   uint32_t node_count;
   script_turn turns[SCRIPT_TURNS_MAX];
   uint32_t turn_count;
-  uint32_t turn_work_count; /* sessions that the library drives */
-  bool filters;             /* what their models say is held and replaced */
-  int64_t drain_ns;         /* in the middle; 0: at the end */
+  uint32_t turn_work_count; /* number of sessions that the library drives */
+  bool filters;             /* the text of their models is held and replaced */
+  int64_t drain_ns;         /* time of a drain in the middle; 0: only at the end */
   uint32_t drain_limit_ms;
-  int64_t kill_ns; /* when a subscription is switched off; 0: never */
+  int64_t kill_ns; /* time at which a subscription is switched off; 0: never */
   int kill_node;
   uint32_t pokes;    /* how often stale tokens are tried */
   bool all_parallel; /* every node that is not on a thread is of placement parallel */
   uint32_t helpers_max;
   int64_t search_ns;         /* how long a worker looks for work before it sleeps */
   bool wall_jumps;           /* a thread sets the wall clock meanwhile */
-  uint32_t tool_work_count;  /* hosts that dispatch tool calls on turns of their own */
-  uint32_t load_turns;       /* of sessions of several tenants, which are more than run at once */
-  uint64_t tool_work_stream; /* what they do is drawn from it */
-  uint32_t editor_count;     /* hosts that commit beside all that runs */
-  uint32_t reader_count;     /* hosts whose turns look at what they see of it */
+  uint32_t tool_work_count;  /* number of hosts that dispatch tool calls on turns of their own */
+  uint32_t load_turns;       /* number of turns of sessions of several tenants; more than run at once */
+  uint64_t tool_work_stream; /* the stream from which the actions of these hosts are drawn */
+  uint32_t editor_count;     /* number of hosts that commit edits during the run */
+  uint32_t reader_count;     /* number of hosts whose turns check what they see of these edits */
   bool session_work;         /* a session that several hosts use */
-  uint32_t jobs_max;         /* of the store; 0: no job finds it full */
-  tp_backlog backlog;        /* of the session's jobs */
+  uint32_t jobs_max;         /* most jobs of the store; 0: no job finds it full */
+  tp_backlog backlog;        /* what the jobs of the session do when the store is full */
   bool nested;               /* a session whose turns run turns of others */
   bool compaction;           /* a session whose history is made shorter */
   bool tasks;                /* tasks are submitted */
-  int history;               /* that sessions share: 0: none; 1: appends at once; 2: later */
-  bool history_loads_later;  /* through a token */
-  bool destructors_call;     /* the runtime that destroys their object */
-  uint32_t idle_sessions;    /* opened and left to the drain */
+  int history;               /* a history that sessions share: 0: none; 1: it appends at once; 2: later */
+  bool history_loads_later;  /* the history loads through a token */
+  bool destructors_call;     /* destructors of objects call the runtime that destroys the objects */
+  uint32_t idle_sessions;    /* number of sessions that are opened, and that only the drain closes */
   uint32_t looks;            /* how often the observer asks for the state */
   uint32_t taker_count;      /* hosts that take from the inbox; 0: no node has one */
   uint32_t inbox_capacity;
-  int64_t inbox_close_ns; /* when its one taker frees the inbox; 0: after the drains */
-  uint32_t loop_count;    /* hosts with one thread, all of whose agent's work comes through an inbox of its own */
+  int64_t inbox_close_ns; /* time at which its one taker frees the inbox; 0: after the drains */
+  uint32_t loop_count;    /* number of hosts with one thread; all work of their agents comes through an inbox of the
+                             host */
   uint32_t loop_capacity, loop_event_capacity;
-  int64_t loop_close_ns; /* when it frees the inbox; 0: at the end */
+  int64_t loop_close_ns; /* time at which such a host frees its inbox; 0: at the end */
 } script;
 
-/** Draws the script of a seed. policy: of the scheduler; -1: drawn. */
+/** Draws the script of a seed. policy: that of the scheduler; -1: it is drawn. */
 void script_draw(script *s, uint64_t seed, uint32_t nodes_max, int policy);
 /** The rows of the host's phases, SCRIPT_PHASES of them; they live as long as the script. */
 void script_rows(const script *s, tp_phase *rows);

@@ -16,9 +16,9 @@ typedef struct session_work_turn {
   bool taken, waited_for, begun, unbegun;
   bool job_done;
   uint32_t ends, posts, jobs;
-  uint32_t postponed;             /* of the jobs */
-  uint32_t end_place, post_place; /* rank in the session workload, from 0 */
-  tp_submission *turn;            /* held by its host */
+  uint32_t postponed;             /* number of its jobs that were postponed */
+  uint32_t end_place, post_place; /* rank of its end among all ends, and of its post among all posts, from 1 */
+  tp_submission *turn;            /* the reference of its host */
 } session_work_turn;
 
 typedef struct session_work_host {
@@ -34,24 +34,24 @@ typedef struct session_work {
   tp__parker parker;
   session_work_host hosts[SESSION_WORK_HOSTS_MAX];
   uint32_t host_count, queued_max;
-  uint32_t ends, posts; /* of turns */
-  uint32_t working;     /* jobs */
+  uint32_t ends, posts; /* numbers of turns */
+  uint32_t working;     /* jobs that run */
   bool closed, model_taken;
   uint32_t phases_submitted, phases_ended;
   uint32_t session_ends, session_ends_wanted, models_destroyed, unregistered, agents_made;
   uint32_t agents_refused;
-  uint32_t registered[2]; /* by its two registrars, and not unregistered */
+  uint32_t registered[2]; /* subscriptions that each of its two registrars has registered and not unregistered */
   bool refuses;           /* the second registrar, the agent that is being added */
   added_work added;
 } session_work;
 
-/** What a session workload subscribes. */
+/** Adds the subscriptions of the session workload. */
 tp_status session_work_register(world *w, tp_edit *edit);
-/** Before the run. */
+/** Called before the run. */
 void session_work_name(session_work *c, world *w);
-/** A host. arg: a session workload that is named. */
+/** One host. arg: a session workload that is named. */
 void session_work_run(void *arg);
-/** When the run is over. */
+/** Called when the run is over. */
 void session_work_ended(const session_work *c);
 
 #endif

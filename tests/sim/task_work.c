@@ -11,7 +11,7 @@ enum { HOSTS_TASKS_MAX = 6, NOTES_MAX = 3 * HOSTS_TASKS_MAX };
 typedef enum task_policy { POLICY_ALLOWS, POLICY_ASKS, POLICY_DENIES, POLICIES } task_policy;
 typedef enum task_person { ANSWER_ALLOWS, ANSWER_DENIES, ANSWER_TWICE, ANSWER_ABANDONS, ANSWER_NEVER, PERSONS } person;
 
-/* One submitted task. */
+/* What is noted of one submitted task. */
 typedef struct task_note {
   struct task_work *t;
   uint32_t index;
@@ -21,11 +21,11 @@ typedef struct task_note {
   int64_t person_ns, cancel_ns; /* 0: at once; cancel_ns 0: it is not cancelled */
   tp_submission *submission;
   uint32_t ends, asks, runs, answers;
-  bool taken;     /* the submit was */
+  bool taken;     /* the submit was accepted */
   bool cancelled; /* a cancel was asked for */
-  bool allowed;   /* by the answer that was taken */
-  bool is_second; /* of two runs of one task */
-  char key[64];   /* of its task; empty: none */
+  bool allowed;   /* the answer that was accepted allows it */
+  bool is_second; /* it is the second of two runs of one task */
+  char key[64];   /* the key of its task; empty: it has none */
   tp_token token;
   char hash[64];
   tp_status status;
@@ -36,7 +36,7 @@ typedef struct task_note {
 struct task_work {
   world *w;
   tp__parker parker;
-  uint32_t count, open; /* notes; taken ones that have not ended, and fibers that look at them */
+  uint32_t count, open; /* count: notes; open: accepted tasks that have not ended, and fibers that look at them */
   task_note notes[NOTES_MAX];
 };
 
@@ -48,7 +48,7 @@ static void close_one(struct task_work *t) {
   tp__parker_unpark(&t->parker);
 }
 
-/* The task whose turn it is. NULL: of none. */
+/* The task to which the turn belongs. NULL: it belongs to no task. */
 static task_note *note_of(struct task_work *t, tp_text turn) {
   if (!t || turn.size < 2 || turn.data[0] != 'K') return NULL;
   uint32_t index = (uint32_t)(turn.data[1] - 'a');
@@ -188,7 +188,7 @@ static void submit(struct task_work *t, tp_task_operation operation, const char 
                        .request = &request,
                        .on_asked = on_asked,
                        .on_asked_ctx = note};
-  note->taken = true; /* its end may be reported before the submit returns */
+  note->taken = true; /* the end of the task may be reported before the submit returns */
   t->open++;
   tp_status status = tp_task_submit(t->w->runtime, operation, &spec, on_end, note, &note->submission, NULL);
   check_submit(note, status);

@@ -13,7 +13,7 @@ enum { TASK_WORK_ASK_MS = 40 };
 tp_status task_work_register(world *w, tp_edit *edit);
 /** A host. arg: the world. */
 void task_work_run(void *arg);
-/** When the run is over: checks what was noted, and frees it. */
+/** Called when the run is over: checks what was noted, and frees it. */
 void task_work_ended(world *w);
 
 #endif

@@ -10,17 +10,17 @@
 
 typedef struct world {
   WORLD;
-  const char *at; /* where `add` are added: a letter for each call, see note_place() */
+  const char *at; /* the places where the messages of `add` are added, one letter for each, see note_place() */
   const char *const *add;
   size_t added;
-  tp_status statuses[8]; /* of the adds */
+  tp_status statuses[8]; /* what each add returned */
   char told[1024];       /* "<text>=<status>" of each MESSAGE */
-  char keys[256];        /* of diagnostics */
-  const char *deny;      /* what the guard denies */
-  const char *fails;     /* or fails for */
-  char seen[256];        /* what the guard saw */
+  char keys[256];        /* the keys of the diagnostics */
+  const char *deny;      /* the text that the guard denies */
+  const char *fails;     /* the text for which the guard fails */
+  char seen[256];        /* the texts that the guard saw */
   bool signals, replaces;
-  tp_submission *cancels; /* when the model begins its second request */
+  tp_submission *cancels; /* is cancelled when the model begins its second request */
   latch begun;
 } world;
 
@@ -33,7 +33,7 @@ static tp_status say(const world *w, const char *text) {
   return tp_turn_add_message(w->session, NULL, &message, NULL);
 }
 
-/* The next of `at` names this place: the next of `add` is added. */
+/* If the next letter of `at` names this place, the next message of `add` is added. */
 static void note_place(world *w, char place) {
   while (w->at && w->at[w->added] == place) {
     size_t i = w->added++;
@@ -169,7 +169,7 @@ TEST(message_enters_before_the_next_request_wherever_it_is_added) {
       assert_string_equal(w.told, told);
       snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s", told);
       assert_string_equal(w.seen, guarded ? seen : "");
-      /* The history has each once, in its place. */
+      /* The history has each message once, in its place. */
       w.at = NULL;
       expect(&w, "next", TP_TURN_COMPLETED, 1);
       snprintf(next, sizeof next, "%s", rows[i].last);
@@ -201,7 +201,8 @@ TEST(guard_of_what_the_user_says_sees_what_is_added) {
   assert_string_equal(w.seen, "<go><a><b><c>");
   assert_string_equal(w.told, "<a><b>TP_ERR_DENIED guard<c>");
   assert_string_equal(w.keys, "message.denied ");
-  assert_string_equal(w.model->requests[1], "S<>U<go>A<one>U<a>U<c>"); /* neither model nor history has it */
+  assert_string_equal(w.model->requests[1], "S<>U<go>A<one>U<a>U<c>"); /* neither the model nor the history gets the
+                                                                          message */
   w.at = NULL;
   expect(&w, "next", TP_TURN_COMPLETED, 1);
   assert_string_equal(w.model->requests[2], "S<>U<go>A<one>U<a>U<c>A<two>U<next>");
@@ -224,7 +225,7 @@ TEST(guard_may_replace_what_is_added_and_its_signals_go_with_it) {
   assert_string_equal(w.told, "<replaced><replaced>");
   const char *block = strstr(w.model->requests[1], "A<one>U<replaced>U<<hook-signals>\n");
   assert_non_null(block);
-  block = strstr(block, "</hook-signals>\n<hook-signals>"); /* one for each message */
+  block = strstr(block, "</hook-signals>\n<hook-signals>"); /* one block for each message */
   assert_non_null(block);
   assert_non_null(strstr(block, "</hook-signals>\n\nreplaced>"));
   w.at = NULL;
@@ -265,7 +266,7 @@ TEST(limit_of_requests_holds_for_what_is_added) {
     assert_int_equal(result->outcome, TP_TURN_FAILED);
     assert_int_equal(result->code, TP_ERR_MAX_REQUESTS);
     tp_turn_result_free(result);
-    assert_string_equal(w.told, "<a><b>"); /* it had entered when the limit was reached */
+    assert_string_equal(w.told, "<a><b>"); /* the message had entered when the limit was reached */
     w.at = NULL;
     expect(&w, "next", TP_TURN_COMPLETED, 1);
     assert_string_equal(w.model->requests[2],
@@ -387,7 +388,7 @@ TEST(message_that_is_wrong_is_refused_with_its_reason) {
       {{.struct_size = sizeof(tp_added_message), .files = TEXT("\x91\x01")}, TP_ERR_MALFORMED},
       {{.struct_size = sizeof(tp_added_message), .text = {"", 17 << 20}}, TP_ERR_TOO_LARGE},
       {{.struct_size = sizeof(tp_added_message), .text = TEXT("a"), .files = {"", 16 << 20}}, TP_ERR_TOO_LARGE},
-      {{.struct_size = sizeof(tp_added_message), .text = TEXT("a")}, TP_ERR_STALE}, /* nothing runs */
+      {{.struct_size = sizeof(tp_added_message), .text = TEXT("a")}, TP_ERR_STALE}, /* no turn runs */
   };
   world w = {0};
   open_world(&w, says, COUNT(says), false);
@@ -438,7 +439,7 @@ static void *add_some(void *arg) {
   return NULL;
 }
 
-/* At any moment: each accepted message is in the requests of the turn once, in the order of its thread, and
+/* At any moment each accepted message is once in the requests of the turn, in the order of its thread, and is
  * answered. */
 TEST(messages_of_any_thread_enter_once_and_in_order) {
   for (int round = 0; round < 20; round++) {
@@ -475,7 +476,7 @@ TEST(messages_of_any_thread_enter_once_and_in_order) {
   }
 }
 
-/* A host with one thread: it adds between two pieces of work. */
+/* A host with one thread adds messages between two pieces of work. */
 TEST(host_of_an_inbox_adds_from_its_thread) {
   tp_runtime *runtime = open_runtime(NULL);
   tp_inbox *inbox = open_inbox(runtime, 0);
@@ -496,7 +497,8 @@ TEST(host_of_an_inbox_adds_from_its_thread) {
     assert_text(asked->messages[asked->message_count - 1]->text, i ? "and this" : "go");
     if (i == 0) assert_int_equal(tp_turn_add_message(session, NULL, &message, NULL), TP_OK);
     tp_model_response response = {.struct_size = sizeof response, .text = tp_text_of("yes")};
-    assert_int_equal(tp_model_complete(work->token, &response, NULL), TP_OK); /* it releases the work, too */
+    assert_int_equal(tp_model_complete(work->token, &response, NULL), TP_OK); /* the completion also releases the
+                                                                                 work */
   }
   const tp_work *over = take_next(inbox);
   assert_int_equal(over->kind, TP_WORK_END);

@@ -5,9 +5,9 @@
 #include "runtime/plan/circuit.h"
 
 #define S ((int64_t)1000 * TP__NS_PER_MS)
-#define FIRST ((int64_t)1000000 * S) /* as of a machine that runs since some days */
+#define FIRST ((int64_t)1000000 * S) /* a clock value like that of a machine that has run for some days */
 
-/* This many calls, one ms apart; the last `failures` of them fail. @return what the last one changed. */
+/* Reports this many calls, one ms apart; the last `failures` of them fail. @return what the last call changed. */
 static tp__circuit_report ended(tp__circuit *circuit, uint32_t calls, uint32_t failures, int64_t *now_ns) {
   tp__circuit_report report = {TP__CIRCUIT_SAME, 0, 0, 0};
   for (uint32_t i = 0; i < calls; i++) {
@@ -94,7 +94,7 @@ TEST(counts_do_not_run_over) {
     report = tp__circuit_ended(&circuit, true, now_ns += 100);
   assert_int_equal(report.change, TP__CIRCUIT_OPENED);
   assert_true(2 * report.failures >= report.calls && report.calls <= UINT16_MAX);
-  assert_true(failures > 5000); /* so many it takes to outweigh what was counted, which was not lost */
+  assert_true(failures > 5000); /* so many failures are needed to outweigh the successes before, which were not lost */
 }
 
 TEST(one_probe_per_interval_and_a_success_closes) {
@@ -103,15 +103,15 @@ TEST(one_probe_per_interval_and_a_success_closes) {
   opened(&circuit, &now_ns);
   assert_false(tp__circuit_admits(&circuit, now_ns + 5 * S - TP__NS_PER_MS));
   now_ns += 5 * S;
-  assert_true(tp__circuit_would_admit(&circuit, now_ns)); /* which takes nothing */
+  assert_true(tp__circuit_would_admit(&circuit, now_ns)); /* the question alone admits no call */
   assert_true(tp__circuit_admits(&circuit, now_ns));
   assert_false(tp__circuit_admits(&circuit, now_ns));        /* the probe is under way */
-  assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S)); /* it was lost: another one */
+  assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S)); /* the probe was lost, so another one is admitted */
   assert_int_equal(tp__circuit_ended(&circuit, false, now_ns + 5 * S).change, TP__CIRCUIT_CLOSED);
   assert_true(tp__circuit_admits(&circuit, now_ns + 5 * S));
   assert_int_equal(tp__circuit_suspect_until_ns(&circuit, now_ns + 5 * S), 0);
   now_ns += 6 * S;
-  opened(&circuit, &now_ns); /* it takes twenty again */
+  opened(&circuit, &now_ns); /* twenty calls are needed again */
 }
 
 TEST(probe_that_fails_doubles_the_interval_up_to_five_minutes) {
@@ -150,7 +150,7 @@ TEST(breaker_that_was_never_asked_is_closed) {
   opened(&circuit, &now_ns);
   int64_t later_ns = now_ns + 15 * S;
   assert_true(tp__circuit_admits(&circuit, later_ns));
-  assert_true(tp__circuit_admits(&circuit, later_ns)); /* no probe: all of them */
+  assert_true(tp__circuit_admits(&circuit, later_ns)); /* the breaker needs no probe now and admits all calls */
   assert_int_equal(tp__circuit_suspect_until_ns(&circuit, later_ns), 0);
   opened(&other, &now_ns);
   assert_int_equal(tp__circuit_ended(&other, true, now_ns + 15 * S).change, TP__CIRCUIT_SAME); /* the first */

@@ -70,7 +70,7 @@ static const tp_turn_result *say(const world *w, const char *text, tp_turn_outco
   return result;
 }
 
-/* 36 bytes are 9 tokens, and 4; "ok" is 1, and 4. */
+/* 36 bytes are 9 tokens, plus 4 for the message; the answer "ok" is 1 token, plus 4. */
 static void say_long(const world *w, char letter) {
   char text[37];
   memset(text, letter, 36);
@@ -93,10 +93,10 @@ TEST(history_above_its_limit_loses_its_oldest_turns_before_the_request) {
   open_world(&w, ok, 1, 40, TP_COMPACTION_DROP_OLDEST, NULL);
   say_long(&w, 'a');
   say_long(&w, 'b');
-  say_long(&w, 'c'); /* 36 tokens before it */
+  say_long(&w, 'c'); /* 36 tokens are in the history before this turn */
   assert_string_equal(w.model->requests[2], "S<>U<" A36 ">A<ok>U<" B36 ">A<ok>U<" C36 ">");
   assert_string_equal(w.seen.text, "pre1 pre1 pre1 ");
-  say_long(&w, 'd'); /* 54 */
+  say_long(&w, 'd'); /* 54 tokens are in the history before this turn */
   assert_string_equal(w.seen.text, "pre1 pre1 pre1 history_tokens_max 54>40 pre1 ");
   assert_string_equal(w.model->requests[3], "S<>U<" C36 ">A<ok>U<" D36 ">");
   say_long(&w, 'a');
@@ -104,7 +104,7 @@ TEST(history_above_its_limit_loses_its_oldest_turns_before_the_request) {
   world_close(&w.stage);
 }
 
-/* What turn.post_compaction carries. */
+/* Notes what turn.post_compaction carries. */
 static tp_answer see_compacted(void *ctx, tp_call *call) {
   tp_text summary = tp_call_text(call, TP_FIELD_TEXT);
   note(ctx, "after %d>%d <%.*s> ", (int)tp_call_int(call, TP_FIELD_TOKENS_BEFORE),
@@ -192,7 +192,7 @@ TEST(turns_without_ids_begin_at_the_users_messages) {
   assert_string_equal(kept.text, "aaaa bbbb cccc dddd eeee ");
   drop(messages, 5, 39, &kept);
   assert_string_equal(kept.text, "cccc dddd eeee ");
-  drop(messages, 5, 10, &kept); /* not in half of it, but in all */
+  drop(messages, 5, 10, &kept); /* the history does not fit in half of the limit, but in the whole limit */
   assert_string_equal(kept.text, "cccc dddd eeee ");
   drop(messages, 5, 9, &kept);
   assert_string_equal(kept.text, "");
@@ -272,7 +272,7 @@ TEST(parts_add_up_and_the_value_of_a_result_does_not_count) {
   assert_int_equal(tp_writer_finish(writer, &message.parts), TP_OK);
   message.value = message.parts;
   assert_int_equal(tp_message_tokens(&message), 4 + 1 + 1 + 2 * 1500);
-  message.parts = (tp_text)TEXT("\x91\xc0"); /* a host may count what is no part */
+  message.parts = (tp_text)TEXT("\x91\xc0"); /* a host may also count messages whose parts are malformed */
   assert_int_equal(tp_message_tokens(&message), 4 + 1);
   tp_writer_free(writer);
 }
@@ -317,7 +317,7 @@ TEST(context_that_is_too_long_is_compacted_and_asked_again_once) {
   const tp_turn_result *result = say(&w, "again", TP_TURN_FAILED);
   assert_int_equal(result->code, TP_ERR_CONTEXT_LENGTH);
   tp_turn_result_free(result);
-  assert_int_equal(w.model->asked, 6); /* once, and not for ever */
+  assert_int_equal(w.model->asked, 6); /* asked again once, and not for ever */
   world_close(&w.stage);
 }
 
@@ -375,7 +375,7 @@ TEST(summary_of_the_sessions_own_model_stands_for_the_old_turns) {
   open_world(&w, replies, COUNT(replies), 40, TP_COMPACTION_SUMMARIZE, NULL);
   for (char c = 'a'; c <= 'c'; c++) say_long(&w, c);
   const tp_turn_result *result = say(&w, "now", TP_TURN_COMPLETED);
-  assert_int_equal(result->input_tokens, 6); /* that of the summary is the turn's, too */
+  assert_int_equal(result->input_tokens, 6); /* the tokens of the summary also count for the turn */
   assert_int_equal(result->cost_micros, 7);
   assert_int_equal(result->iterations, 1);
   tp_turn_result_free(result);
@@ -516,9 +516,9 @@ TEST(turn_is_cancelled_while_its_history_is_compacted) {
   assert_int_equal(result->outcome, TP_TURN_CANCELLED);
   tp_submission_unref(submission);
   t.keeps_all = false;
-  say_long(&w, 'c'); /* its history becomes empty */
+  say_long(&w, 'c'); /* the history becomes empty */
   assert_string_equal(w.model->requests[1], "S<>U<" C36 ">");
-  assert_int_equal(t.bytes, 61); /* with the cancelled turn and why it ended */
+  assert_int_equal(t.bytes, 61); /* the messages include the cancelled turn and why it ended */
   latch_hit(&goes_on);
   latch_wait(&t.left, 2);
   assert_int_equal(t.bytes, 61 + 38);

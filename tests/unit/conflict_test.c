@@ -10,11 +10,11 @@ enum { TOOLS = TP_PHASE_TURN_PRE_TOOL_MATERIALIZATION, CALLS_MAX = 8, CHAIN = 10
 
 #define assert_kind(result, want) assert_string_equal(tp_tool_result_name((result)->kind), tp_tool_result_name(want))
 
-/* What the call of number n does; it finds its number in its arguments. */
+/* What call number n does. The call finds its number in its arguments. */
 typedef struct plan {
   const char *read, *write; /* computed keys */
   bool defers;
-  latch *waits_for; /* in its function */
+  latch *waits_for; /* the function of the tool waits for it */
 } plan;
 
 typedef struct world {
@@ -23,12 +23,12 @@ typedef struct world {
   plan plans[CALLS_MAX];
   tp_token tokens[CALLS_MAX];
   pthread_mutex_t mutex;
-  int order[CALLS_MAX]; /* of the begins */
+  int order[CALLS_MAX]; /* the numbers of the calls in the order in which they began */
   int count;
   latch begun, ended;
-  uintptr_t stack_low, stack_high; /* where the calls of number 1 stood */
-  tp_status refused;               /* by tp_tool_keys_add() */
-  tp_status says;                  /* the keys function, where it is not TP_OK */
+  uintptr_t stack_low, stack_high; /* the stack addresses at which calls with number 1 ran */
+  tp_status refused;               /* what tp_tool_keys_add() returned */
+  tp_status says;                  /* what the keys function returns, where that is not TP_OK */
   const tp_tool_result *const *results;
   tp_tool_call calls[CALLS_MAX];
   char arguments[CALLS_MAX][4];
@@ -161,7 +161,8 @@ static bool waits(plan earlier, plan later) {
   add_call(&w, "keyed", later);
   add_call(&w, "free", (plan){0});
   submit(&w);
-  latch_wait(&w.begun, 2); /* the first, and the second or the third: inline, and in call order */
+  latch_wait(&w.begun, 2); /* the first call, and after it the second or the third: these are inline and run in call
+                              order */
   bool waited = w.order[1] == 2;
   complete(&w, 0);
   latch_wait(&w.ended, 1);
@@ -193,14 +194,14 @@ TEST(readers_share_a_key_and_a_writer_has_it_alone) {
   assert_true(waits((plan){.read = "a", .write = "b"}, (plan){.read = "b", .write = "c"}));
 }
 
-/* A gate that defers for the call of number 0 alone. */
+/* A gate that defers only for call number 0. */
 static tp_answer gate_of_the_first(void *ctx, tp_call *call) {
   tp_text arguments = tp_call_text(call, TP_FIELD_ARGUMENTS);
   if (tp_value_int(tp_value_get(arguments, "n"), -1) != 0) return TP_ANSWER_DONE;
   return tp_call_defer(call, &(tp_deferral){.struct_size = sizeof(tp_deferral)}, ctx);
 }
 
-/* It is not known yet whether it will conflict: the tool of the earlier call computes its keys after the gate. */
+/* The tool of the earlier call computes its keys after the gate. Until then nobody knows whether the calls conflict. */
 TEST(call_waits_until_the_keys_of_an_earlier_one_are_known) {
   world w;
   tp_token gate = {0};
@@ -213,7 +214,7 @@ TEST(call_waits_until_the_keys_of_an_earlier_one_are_known) {
   assert_int_equal(w.order[0], 2);
   tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
   assert_int_equal(tp_token_complete(gate, &done, NULL), TP_OK);
-  latch_wait(&w.begun, 3); /* the second does not wait for the end of the first */
+  latch_wait(&w.begun, 3); /* the second call does not wait for the end of the first */
   complete(&w, 0);
   latch_wait(&w.ended, 1);
   assert_true(w.results[1]->waited_ns > 0);
@@ -236,7 +237,7 @@ TEST(call_does_not_wait_for_an_earlier_one_with_other_fixed_keys) {
   assert_int_equal(w.order[1], 3);
   tp_outcome deny = {.struct_size = sizeof deny, .kind = TP_ANSWER_DENY, .reason = "no"};
   assert_int_equal(tp_token_complete(gate, &deny, NULL), TP_OK);
-  latch_wait(&w.ended, 1); /* a call that is denied is in no other's way */
+  latch_wait(&w.ended, 1); /* no other call waits for a call that is denied */
   assert_kind(w.results[0], TP_TOOL_DENIED);
   assert_kind(w.results[2], TP_TOOL_OK);
   assert_int_equal(w.count, 3);

@@ -7,7 +7,7 @@
 #include "phases/session/sessions.h"
 #include "tests/support/model.h"
 
-/* What one place saw. */
+/* What one callback saw. */
 typedef struct seen {
   void *runtime, *agent, *session, *turn, *other;
   int calls;
@@ -218,7 +218,7 @@ TEST(sessions_and_turns_say_what_they_were_made_with) {
   assert_text(tp_turn_id(turn), "turn-7");
   tp_turn_end(turn);
   turn = begin_bare(runtime, 0);
-  assert_true(tp_turn_id(turn).size > 10); /* a generated one, and the same for the handlers */
+  assert_true(tp_turn_id(turn).size > 10); /* the turn has a generated id, and handlers see the same one */
   char id[64] = "";
   snprintf(id, sizeof id, "%.*s", (int)tp_turn_id(turn).size, tp_turn_id(turn).data);
   run_phase(turn, TP_PHASE_TURN_INTAKE, NULL);
@@ -282,7 +282,7 @@ TEST(senseless_requests_and_options_are_refused_by_the_name_of_the_field) {
 typedef struct walk {
   tp_runtime *runtime;
   char ids[256];
-  const char *closes; /* when it comes to this one it closes it, and the one after it */
+  const char *closes; /* when the walk comes to this session, it closes the session and the one after it */
   const char *stops_at;
   tp_session *behind;
   latch *closed;
@@ -295,7 +295,7 @@ static bool note_session(void *ctx, tp_session *session) {
   if (w->closes && strcmp(w->closes, tp_session_id(session)) == 0) {
     tp_session_close(session, hit, w->closed);
     tp_session_close(w->behind, hit, w->closed);
-    latch_wait(w->closed, 2); /* both are gone for all but this walk */
+    latch_wait(w->closed, 2); /* both sessions are gone for everybody but this walk */
   }
   snprintf(w->ids + strlen(w->ids), sizeof w->ids - strlen(w->ids), "%s ", tp_session_id(session));
   return !w->stops_at || strcmp(w->stops_at, tp_session_id(session)) != 0;
@@ -320,7 +320,7 @@ TEST(walk_of_sessions_stands_closes_at_the_same_time) {
   assert_int_equal(tp_runtime_sessions(runtime, note_session, &closing), 4);
   assert_string_equal(closing.ids, "s0 s1 s3 s4 ");
   assert_int_equal(tp_runtime_sessions(runtime, NULL, NULL), 3);
-  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL, NULL), TP_OK); /* their handles are the host's still */
+  assert_int_equal(tp_runtime_drain(runtime, 20000, NULL, NULL), TP_OK); /* the host still holds their handles */
   walk drained = {.runtime = runtime};
   assert_int_equal(tp_runtime_sessions(runtime, note_session, &drained), 3);
   assert_string_equal(drained.ids, "s0 s3 s4 ");
@@ -346,7 +346,7 @@ TEST(session_is_found_by_tenant_and_id_until_its_close) {
   tp_session_close(own, hit, &closed);
   assert_null(tp_session_find(runtime, NULL, "s"));
   latch_wait(&closed, 1);
-  assert_string_equal(tp_session_id(found), "s"); /* who found it may still look */
+  assert_string_equal(tp_session_id(found), "s"); /* whoever found the session may still read it */
   tp_turn_request request = {.struct_size = sizeof request};
   assert_int_equal(tp_turn_submit(found, &request, NULL, NULL, NULL, NULL), TP_ERR_SHUTDOWN);
   tp_session_unref(found);
@@ -473,7 +473,7 @@ TEST(statistics_are_filled_as_far_as_both_sides_know_them) {
   tp_runtime_stats_get(runtime, &shorter);
   assert_int_equal(shorter.struct_size, offsetof(tp_runtime_stats, tokens_open));
   assert_int_equal(shorter.turns_open, 1);
-  assert_true(shorter.tokens_open == UINT64_C(0xeeeeeeeeeeeeeeee)); /* not written */
+  assert_true(shorter.tokens_open == UINT64_C(0xeeeeeeeeeeeeeeee)); /* the library did not write this member */
   tp_runtime_stats unset;
   memset(&unset, 0, sizeof unset);
   tp_runtime_stats_get(runtime, &unset);

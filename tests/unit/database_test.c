@@ -53,7 +53,7 @@ TEST(a_memory_waits_shortly_and_overwrites_what_is_deleted) {
   sqlite3 *db = NULL;
   assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK);
   assert_opened(db, "wal", "250", "1");
-  assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK); /* and when it is there */
+  assert_int_equal(tp__memory_database_open(path, &db, NULL), TP_OK); /* the same when the file is there */
   assert_opened(db, "wal", "250", "1");
   assert_int_equal(tp__memory_database_open(NULL, &db, NULL), TP_OK);
   assert_opened(db, "memory", "250", "1");
@@ -172,12 +172,13 @@ TEST(a_file_that_cannot_be_upgraded_is_left_as_it_was) {
   sqlite3_close(db);
 }
 
-/* Each way in which a table may differ. It has the row (7, 'a', 5), and keeps of it what it still has. */
+/* Each way in which a table may differ. The table has the row (7, 'a', 5), which keeps the columns that the declared
+ * table still has. */
 TEST(a_table_that_differs_in_anything_is_the_declared_one_afterwards) {
 #define OLD_TABLE "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER)"
   static const struct {
     const char *old, *declared, *columns, *row;
-    bool is_altered; /* in place, so that the text of its statement differs */
+    bool is_altered; /* it was altered in place, so that the text of its statement differs */
   } rows[] = {
       {OLD_TABLE, OLD_TABLE, "id || name || size", "7a5", false},
       {OLD_TABLE, "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER, more BLOB NOT NULL)",
@@ -246,7 +247,7 @@ static const char memory_1[] =
     "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (1, 's', '1', '', 1, 0, 'a "
     "kegerator');"
     "INSERT INTO memory (scope, session, turn, part, said_ms, asks, text) VALUES (1, 's', '2', '', 1, 0, 'a violin');"
-    "PRAGMA user_version = 1; VACUUM;"; /* which puts the virtual table after its own tables */
+    "PRAGMA user_version = 1; VACUUM;"; /* VACUUM puts the virtual table after its own tables */
 
 TEST(a_memory_of_version_1_loses_its_full_text_index_and_nothing_else) {
   static const char more[] =
@@ -350,7 +351,7 @@ TEST(every_error_of_sqlite_has_its_status) {
       fail_msg("%s: %s", sqlite3_errstr(rows[i].rc), tp_status_name(tp__sqlite_status(rows[i].rc)));
 }
 
-/* Whatever ended it: else the file stays locked for all others. */
+/* Whatever ended the transaction, no lock may be left: else the file stays locked for all others. */
 TEST(a_transaction_that_ends_leaves_no_lock) {
   sqlite3 *db = NULL;
   make_memory("CREATE TABLE extra (id INTEGER PRIMARY KEY);");
@@ -374,7 +375,7 @@ typedef struct group_world {
   tp__lock connection;
   sqlite3 *db;
   tp__group group;
-  int commits; /* under connection */
+  int commits; /* guarded by the lock of the connection */
   latch begun, may_end;
   latch ended;
 } group_world;
@@ -451,7 +452,7 @@ static size_t waiting_works(group_world *w) {
   return count;
 }
 
-/* The first one holds the connection until all others wait. */
+/* The first work holds the connection until all others wait. */
 static void submit_behind_the_first(group_world *w, row_work *rows) {
   tp__group_submit(&w->group, &rows[0].base);
   latch_wait(&w->begun, 1);
@@ -475,7 +476,7 @@ TEST(works_that_come_during_a_commit_share_the_next_one) {
   close_group(&w);
 }
 
-/* Whatever is wrong with one of them, wherever it stands. */
+/* One work fails, for any reason and at any place in the group; the others do not fail. */
 TEST(a_work_that_fails_fails_alone) {
   static const struct {
     int rc;
@@ -499,7 +500,7 @@ TEST(a_work_that_fails_fails_alone) {
       assert_true(has_row(&w, i + 1) == (i != bad));
     }
     assert_says(&rows[bad].base.fault, failures[f].status, rows[bad].doing, "");
-    assert_int_equal(w.commits, WORKS - 1); /* the first, and each of the others alone */
+    assert_int_equal(w.commits, WORKS - 1); /* the first work, and each of the others alone */
     close_group(&w);
   }
 }
@@ -510,7 +511,7 @@ static int count_waits(void *ctx, int waited) {
   return 0; /* no longer */
 }
 
-/* None of them waits for the lock in a transaction of its own. */
+/* No work waits for the lock in a transaction of its own. */
 TEST(works_of_a_file_that_is_locked_fail_together) {
   group_world w;
   row_work rows[WORKS];
@@ -599,13 +600,13 @@ static void end_owner(tp__group_work *work) {
   assert(tp__group_end_later(&r->world->group, end_group_of, r->world));
 }
 
-/* The end of a work may free what has the group. */
+/* The end of a work may free the object that contains the group. */
 TEST(a_group_ends_from_the_end_of_a_work) {
   group_world w;
   row_work rows[WORKS];
   open_group(&w, true);
   make_rows(rows, &w, end_owner)[0].waits = false;
-  assert_false(tp__group_end_later(&w.group, end_group_of, &w)); /* not its thread */
+  assert_false(tp__group_end_later(&w.group, end_group_of, &w)); /* this thread is not the thread of the group */
   tp__group_submit(&w.group, &rows[0].base);
   latch_wait(&w.ended, 1);
   assert_true(has_row(&w, 1));
