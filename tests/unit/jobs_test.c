@@ -979,6 +979,65 @@ TEST(no_more_jobs_are_claimed_than_there_are_threads_when_one_did_not_defer) {
   assert_int_equal(n.running_max, 1);
 }
 
+/* ---- how many are claimed at once ---- */
+
+static struct {
+  tp_store inner;
+  _Atomic size_t asked; /* for how many the last claim that found one has asked */
+} claims;
+
+static tp_status noted_claim(void *ctx, const tp_job_claim *request, int64_t *ret_next_ms, tp_fault *fault) {
+  const tp_status status = claims.inner.job_claim(ctx, request, ret_next_ms, fault);
+  if (status == TP_OK) claims.asked = request->count_max;
+  return status;
+}
+
+static tp_answer defer_or_not(void *ctx, tp_call *call) {
+  const bool *defers = ctx;
+  const tp_deferral deferral = {.struct_size = sizeof deferral};
+  const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};
+  tp_token token;
+  if (!*defers || tp_call_defer(call, &deferral, &token) != TP_ANSWER_DEFERRED) return TP_ANSWER_DONE;
+  (void)!tp_token_complete(token, &done, NULL);
+  return TP_ANSWER_DEFERRED;
+}
+
+/* @return for how many jobs the claim of this one has asked. */
+static size_t asked_for_one(tp_runtime *runtime, tp_session *session) {
+  post(session, "completed");
+  assert_int_equal(tp_jobs_wait(runtime, "", 60000, NULL), TP_OK);
+  return claims.asked;
+}
+
+TEST(each_claim_asks_for_more_while_jobs_defer_and_for_one_when_one_did_not) {
+  enum { THREADS = 2, WIDTH_MAX = 4 };
+  tp_store *store;
+  bool defers = true;
+  assert_int_equal(tp_store_memory_new(NULL, NULL, &store, NULL), TP_OK);
+  claims.inner = *store;
+  tp_store shown = *store;
+  shown.job_claim = noted_claim;
+  tp_runtime *runtime = open_runtime(
+      &(tp_runtime_options){.struct_size = sizeof(tp_runtime_options), .store = &shown, .detached_threads = THREADS});
+  add_hooks(runtime,
+            &(hook){.id = "job",
+                    .phase = POST,
+                    .run = defer_or_not,
+                    .ctx = &defers,
+                    .slow = true,
+                    .sub = {.execution = TP_EXECUTION_BACKGROUND}},
+            1);
+  tp_session *session = open_session(runtime, "s");
+  const size_t deferring[] = {1, 2, WIDTH_MAX, WIDTH_MAX};
+  for (size_t i = 0; i < COUNT(deferring); i++)
+    assert_int_equal(asked_for_one(runtime, session), THREADS * deferring[i]);
+  defers = false;
+  assert_int_equal(asked_for_one(runtime, session), THREADS * WIDTH_MAX); /* it is claimed before it is known */
+  assert_int_equal(asked_for_one(runtime, session), THREADS);
+  tp_session_close(session, NULL, NULL);
+  close_runtime(runtime);
+}
+
 TEST(lease_that_is_too_short_is_refused) {
   tp_runtime *runtime;
   tp_fault fault = {0};
