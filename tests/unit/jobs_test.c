@@ -757,7 +757,8 @@ TEST(drain_gives_up_jobs_behind_its_limit_and_reports_them_as_lost) {
 static struct {
   tp_store inner;
   latch renewals;
-  tp_status fails_with; /* of the first renewal; TP_OK: it does not fail */
+  tp_status fails_with;     /* of the first renewal; TP_OK: it does not fail */
+  _Atomic int64_t pause_ms; /* of the first end that was stored; below 0: there was none */
 } heart;
 
 static tp_status counted_renew(void *ctx, const tp_job_renew *request, tp_fault *fault) {
@@ -767,14 +768,21 @@ static tp_status counted_renew(void *ctx, const tp_job_renew *request, tp_fault 
   return status;
 }
 
+static tp_status noted_finish(void *ctx, const tp_job_finish *request, uint32_t *ret_state, tp_fault *fault) {
+  if (heart.pause_ms < 0) heart.pause_ms = request->retry_at_ms - request->now_ms;
+  return heart.inner.job_finish(ctx, request, ret_state, fault);
+}
+
 static tp_runtime *open_with_heart(tp_status fails_with, tp_log_fn log, void *ctx) {
   tp_store *store;
   assert_int_equal(tp_store_memory_new(NULL, NULL, &store, NULL), TP_OK);
   heart.inner = *store;
   heart.renewals = (latch)LATCH;
   heart.fails_with = fails_with;
+  heart.pause_ms = -1;
   tp_store shown = *store;
   shown.job_renew = counted_renew;
+  shown.job_finish = noted_finish;
   return open_runtime(&(tp_runtime_options){
       .struct_size = sizeof(tp_runtime_options), .store = &shown, .job_lease_ms = 300, .log = log, .log_ctx = ctx});
 }
@@ -835,7 +843,8 @@ TEST(run_whose_claim_is_lost_is_cancelled) {
   post(session, "completed");
   latch_wait(&log.lines, 1);
   assert_int_equal(tp_jobs_wait(runtime, "s", 60000, NULL), TP_OK);
-  assert_int_equal(job.runs, 2); /* cancelled, so one attempt more */
+  assert_int_equal(job.runs, 2); /* cancelled, so one attempt more, and not at once */
+  assert_in_range(heart.pause_ms, 100, 200);
   tp_session_close(session, NULL, NULL);
   close_runtime(runtime);
 }
