@@ -984,6 +984,26 @@ TEST(dead_letter_keeps_its_content_and_is_redriven_or_discarded) {
   tp_store_free(store);
 }
 
+TEST(dead_letter_that_is_redriven_comes_after_the_open_jobs_of_its_key) {
+  static const char *const order[] = {"a2", "a3", "a1", "a4"};
+  tp_store *store = open_store(0);
+  uint64_t id = insert(store, "a1", "a", false);
+  claimed c;
+  int64_t next;
+  assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+  assert_int_equal(finish_to(store, &c, TP_JOB_END_FAILED, 0, TP_JOB_DEAD), TP_OK);
+  insert(store, "a2", "a", false);
+  insert(store, "a3", "a", false);
+  assert_int_equal(store->job_redrive(store->ctx, id, 1, NULL), TP_OK);
+  insert(store, "a4", "a", false);
+  for (size_t i = 0; i < COUNT(order); i++) {
+    assert_int_equal(claim(store, 1, &c, &next), TP_OK);
+    assert_string_equal(c.key, order[i]);
+    assert_int_equal(finish_to(store, &c, TP_JOB_END_SUCCEEDED, 0, TP_JOB_SUCCEEDED), TP_OK);
+  }
+  tp_store_free(store);
+}
+
 TEST(discarded_job_gives_way_to_the_next_of_its_key) {
   tp_store *store = open_store(0);
   uint64_t first = insert(store, "a1", "a", false);
@@ -1055,12 +1075,15 @@ typedef struct losing {
   claimed claimed; /* first: what take() fills */
   int dead;
   uint64_t dead_id;
+  uint32_t state, reason;
 } losing;
 
 static void note_dead(void *ctx, const tp_job *job) {
   losing *l = ctx;
   l->dead++;
   l->dead_id = job->id;
+  l->state = job->state;
+  l->reason = job->reason;
 }
 
 TEST(job_whose_last_lease_ran_out_is_reported) {
@@ -1075,6 +1098,8 @@ TEST(job_whose_last_lease_ran_out_is_reported) {
   assert_int_equal(store->job_claim(store->ctx, &request, &next, NULL), TP_ERR_NOT_FOUND);
   assert_int_equal(l.dead, 1);
   assert_int_equal(l.dead_id, id);
+  assert_int_equal(l.state, TP_JOB_DEAD);
+  assert_int_equal(l.reason, TP_REASON_TIMEOUT);
   assert_int_equal(store->job_claim(store->ctx, &request, &next, NULL), TP_ERR_NOT_FOUND);
   assert_int_equal(l.dead, 1);
   tp_store_free(store);
