@@ -448,7 +448,7 @@ static uint32_t drain_limit_ms(cli_chat *chat) {
   return cli_interrupted(&chat->interrupt) ? INTERRUPTED_LIMIT_MS : DRAIN_LIMIT_MS;
 }
 
-static void leave(cli_chat *chat) {
+static void leave_chat(cli_chat *chat) {
   cli_events_clear(&chat->events);
   cli_talk_close_session(&chat->talk, chat->session);
   if (chat->arguments->json) cli_events_print(&chat->events, chat->output);
@@ -502,7 +502,7 @@ int cli_chat_command(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK) {
     if (chat.terminal) greet(&chat);
     converse(&chat);
-    leave(&chat);
+    leave_chat(&chat);
     status = chat.status;
   }
   close_chat(&chat);

@@ -276,17 +276,17 @@ enum { OPTION_COUNT = sizeof rows / sizeof rows[0], NAMES_MAX = 128 };
 /* The value that getopt_long() returns for an option without a letter. */
 enum { WITHOUT_LETTER = 256 };
 
-static int value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
+static int option_value_of(size_t row) { return rows[row].letter ? rows[row].letter : WITHOUT_LETTER + (int)row; }
 
 /* NULL: there is none. */
 static const struct row *option_row_of(int value) {
   for (size_t i = 0; i < OPTION_COUNT; i++)
-    if (value_of(i) == value) return &rows[i];
+    if (option_value_of(i) == value) return &rows[i];
   return NULL;
 }
 
 /* The next of words with one blank between them. */
-static tp_text next_word(const char **at) {
+static tp_text split_word(const char **at) {
   tp_text word = {*at, strcspn(*at, " ")};
   *at += word.size + ((*at)[word.size] == ' ');
   return word;
@@ -294,7 +294,7 @@ static tp_text next_word(const char **at) {
 
 static bool has_option(const cli_command *command, const struct row *row) {
   for (const char *at = command->options; at && *at;)
-    if (tp_text_is(next_word(&at), row->name)) return true;
+    if (tp_text_is(split_word(&at), row->name)) return true;
   return strcmp(row->name, "help") == 0;
 }
 
@@ -304,7 +304,7 @@ static void make_table(const cli_command *command, struct option table[OPTION_CO
   for (size_t i = 0; i < OPTION_COUNT; i++) {
     if (!has_option(command, &rows[i])) continue;
     int takes = rows[i].argument ? required_argument : no_argument;
-    *table++ = (struct option){.name = rows[i].name, .has_arg = takes, .val = value_of(i)};
+    *table++ = (struct option){.name = rows[i].name, .has_arg = takes, .val = option_value_of(i)};
     if (!rows[i].letter) continue;
     *letters++ = rows[i].letter;
     if (rows[i].argument) *letters++ = ':';
@@ -523,7 +523,7 @@ int cli_help_json(const cli_command *command, cli_output *output) {
   cli_map_add_string(&map, "command", command->name);
   cli_map_add_string(&map, "operand", command->operand ? command->operand : "");
   cli_map_open_list(&map, "actions");
-  for (const char *at = command->actions; at && *at;) cli_map_add_text(&map, NULL, next_word(&at));
+  for (const char *at = command->actions; at && *at;) cli_map_add_text(&map, NULL, split_word(&at));
   cli_map_close(&map);
   cli_map_add_string(&map, "summary", command->summary);
   cli_map_add_string(&map, "description", command->description);

@@ -307,7 +307,7 @@ static int make_directory(maker *m) {
   return m->made_directory || errno == EEXIST ? CLI_OK : refuse_new_file(m->directory, errno);
 }
 
-static void take_back(const maker *m) {
+static void take_back_hook(const maker *m) {
   for (size_t i = 0; i < m->count; i++) unlink(m->paths[i]);
   if (m->made_directory) rmdir(m->directory);
 }
@@ -359,7 +359,7 @@ int cli_hooks_new(const cli_arguments *arguments, cli_output *output) {
   if (status == CLI_OK && of->scripts) status = make_file(&m, tail, m.suffix, 0755, of->scripts[language]);
   if (status == CLI_OK) status = make_file(&m, "", "test.sh", 0755, of->test);
   if (status != CLI_OK) {
-    take_back(&m);
+    take_back_hook(&m);
     return status;
   }
   for (size_t i = 0; i < m.count; i++) cli_printf(output, "made %s\n", m.paths[i]);

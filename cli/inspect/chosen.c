@@ -56,7 +56,7 @@ typedef struct memories {
   size_t count, capacity;
 } memories;
 
-static uint64_t hash_of(uint64_t hash, tp_text text) {
+static uint64_t chosen_hash_of(uint64_t hash, tp_text text) {
   for (size_t i = 0; i < text.size; i++) hash = (hash ^ (unsigned char)text.data[i]) * 1099511628211u;
   return (hash ^ 0xff) * 1099511628211u;
 }
@@ -89,10 +89,10 @@ static bool see_memory(void *ctx, const tp_memory_entry *entry) {
   if (m->request->session && !cli_text_is(entry->session, m->request->session)) return true;
   if (!is_old_enough(m->request, entry)) return true;
   m->items = cli_reserve(m->items, m->count, &m->capacity, sizeof *m->items);
-  m->items[m->count++] =
-      (seen){.id = entry->id,
-             .turn = entry->turn.size ? hash_of(hash_of(14695981039346656037u, entry->session), entry->turn) : 0,
-             .is_chosen = is_meant(m->request, entry)};
+  m->items[m->count++] = (seen){
+      .id = entry->id,
+      .turn = entry->turn.size ? chosen_hash_of(chosen_hash_of(14695981039346656037u, entry->session), entry->turn) : 0,
+      .is_chosen = is_meant(m->request, entry)};
   return true;
 }
 

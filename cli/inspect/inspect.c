@@ -136,7 +136,7 @@ static bool lays_out(const cli_arguments *arguments, const cli_output *output) {
   return output->width > 0 && format_of(arguments) == TP_PLAN_TABLE;
 }
 
-static int ended(tp_runtime *runtime, tp_status status) {
+static int inspect_ended(tp_runtime *runtime, tp_status status) {
   tp_runtime_free(runtime);
   return status == TP_OK ? CLI_OK : cli_fault(NULL, status, &(tp_fault){0});
 }
@@ -146,12 +146,12 @@ int cli_phases(const cli_arguments *arguments, cli_output *output) {
   int opened = cli_host_open(arguments, NULL, NULL, &runtime);
   if (opened != CLI_OK) return opened;
   if (!lays_out(arguments, output))
-    return ended(runtime, tp_phases_print(runtime, format_of(arguments), cli_print, output));
+    return inspect_ended(runtime, tp_phases_print(runtime, format_of(arguments), cli_print, output));
   tp__bytes text = {0};
   tp_status status = tp_phases_print(runtime, TP_PLAN_TABLE, tp__bytes_print, &text);
   print_page(&(page){output, phases_columns, PHASES_COLUMNS}, tp__bytes_text(&text));
   tp__bytes_fini(&text);
-  return ended(runtime, status);
+  return inspect_ended(runtime, status);
 }
 
 /* An empty table is reported in words, because an empty screen would leave the reader in doubt. */
@@ -176,10 +176,10 @@ int cli_plan(const cli_arguments *arguments, cli_output *output) {
   }
   if (!has_subscriptions(arguments) && format_of(arguments) == TP_PLAN_TABLE) cli_error("nothing is subscribed");
   if (!lays_out(arguments, output))
-    return ended(runtime, tp_plan_print(runtime, phase, format_of(arguments), cli_print, output));
+    return inspect_ended(runtime, tp_plan_print(runtime, phase, format_of(arguments), cli_print, output));
   tp__bytes text = {0};
   tp_status status = tp_plan_print(runtime, phase, TP_PLAN_TABLE, tp__bytes_print, &text);
   print_page(&(page){output, plan_columns, PLAN_COLUMNS}, tp__bytes_text(&text));
   tp__bytes_fini(&text);
-  return ended(runtime, status);
+  return inspect_ended(runtime, status);
 }

@@ -50,7 +50,7 @@ static bool count_skill(void *ctx, const tp_skill *skill) {
   return true;
 }
 
-static void write_pair(tp_writer *writer, const char *key, tp_text text) {
+static void write_serve_pair(tp_writer *writer, const char *key, tp_text text) {
   tp_write_string(writer, key);
   tp_write_text(writer, text);
 }
@@ -58,13 +58,13 @@ static void write_pair(tp_writer *writer, const char *key, tp_text text) {
 static bool write_skill(void *ctx, const tp_skill *skill) {
   tp_writer *w = ((prompts *)ctx)->writer;
   tp_write_map(w, 3);
-  write_pair(w, "name", skill->name);
-  write_pair(w, "description", skill->summary);
+  write_serve_pair(w, "name", skill->name);
+  write_serve_pair(w, "description", skill->summary);
   tp_write_string(w, "arguments");
   tp_write_array(w, 1);
   tp_write_map(w, 3);
-  write_pair(w, "name", tp_text_of("text"));
-  write_pair(w, "description", tp_text_of("What follows the instructions"));
+  write_serve_pair(w, "name", tp_text_of("text"));
+  write_serve_pair(w, "description", tp_text_of("What follows the instructions"));
   tp_write_string(w, "required");
   tp_write_bool(w, false);
   return true;
@@ -97,15 +97,15 @@ static bool answer_prompt(void *ctx, const tp_skill *skill) {
   tp__bytes_put_text(&text, a->text);
   cli_need(tp_writer_new(NULL, &writer));
   tp_write_map(writer, 2);
-  write_pair(writer, "description", skill->summary);
+  write_serve_pair(writer, "description", skill->summary);
   tp_write_string(writer, "messages");
   tp_write_array(writer, 1);
   tp_write_map(writer, 2);
-  write_pair(writer, "role", tp_text_of("user"));
+  write_serve_pair(writer, "role", tp_text_of("user"));
   tp_write_string(writer, "content");
   tp_write_map(writer, 2);
-  write_pair(writer, "type", tp_text_of("text"));
-  write_pair(writer, "text", tp__bytes_text(&text));
+  write_serve_pair(writer, "type", tp_text_of("text"));
+  write_serve_pair(writer, "text", tp__bytes_text(&text));
   cli_need(tp_writer_finish(writer, &result));
   tp_mcp_call_answer(a->call, result);
   tp__bytes_fini(&text);
@@ -216,7 +216,7 @@ static int start_server(serving *s, uint32_t port, tp_text skills) {
   return CLI_OK;
 }
 
-static int start(serving *s, uint32_t port) {
+static int start_gateway(serving *s, uint32_t port) {
   const char *directory = s->arguments->skills;
   tp_text skills = {0};
   tp_writer *writer = NULL;
@@ -266,7 +266,7 @@ int cli_mcp_serve(const cli_arguments *theirs, cli_output *output) {
     s.store = NULL; /* taken, whatever came of it */
   }
   if (status == CLI_OK) cli_mcp_listen(s.runtime, &arguments);
-  if (status == CLI_OK) status = start(&s, port);
+  if (status == CLI_OK) status = start_gateway(&s, port);
   if (status == CLI_OK) (void)wait_for_end(&s);
   cli_signals_give_back(&s.signals);
   if (s.store) tp_store_free(s.store);

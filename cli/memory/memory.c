@@ -330,7 +330,7 @@ static int find_file(const char *data, bool makes, bool *ret_in_directory, char 
   return CLI_OK;
 }
 
-static int run(const struct action *action, const cli_arguments *arguments, cli_output *output) {
+static int run_action(const struct action *action, const cli_arguments *arguments, cli_output *output) {
   tp_fault fault = {0};
   char *path;
   bool in_directory = false;
@@ -357,7 +357,7 @@ int cli_memory_command(const cli_arguments *arguments, cli_output *output) {
       return CLI_USAGE;
     }
     int status = check_memory_options(action, arguments);
-    return status == CLI_OK ? run(action, arguments, output) : status;
+    return status == CLI_OK ? run_action(action, arguments, output) : status;
   }
   return CLI_USAGE; /* never reached: the command table has the same actions */
 }

@@ -103,7 +103,7 @@ static bool is_scope(tp_text scope) {
          cli_text_is(scope, "agent") || cli_text_is(scope, "task");
 }
 
-static int take_entry(void *ctx, tp_text map) {
+static int take_moved_entry(void *ctx, tp_text map) {
   incoming *in = ctx;
   tp_memory_entry entry = {.struct_size = sizeof entry};
   tp_text said = {0};
@@ -158,7 +158,7 @@ int cli_memory_import(cli_memory *m) {
   tp_text text;
   int status = cli_input_read(file, &text);
   if (status != CLI_OK) return status;
-  status = cli_input_lines(in.file, text, &in.line, take_entry, &in);
+  status = cli_input_lines(in.file, text, &in.line, take_moved_entry, &in);
   tp_fault fault = {0};
   if (status == CLI_OK && m->makes) status = cli_data_make(m->makes);
   tp_status opened = status == CLI_OK ? tp_memory_open(m->path, &m->memory, &fault) : TP_OK;

@@ -74,19 +74,19 @@ int cli_turn_exit(const tp_turn_result *result) {
 /* ---- copies ---- */
 
 /* A text without data stays one: it has no key. */
-static tp_text copy_text(cli_events *events, tp_text text) {
+static tp_text copy_event_text(cli_events *events, tp_text text) {
   return text.data ? (tp_text){cli_pool_copy(&events->pool, text), text.size} : text;
 }
 
-static const char *copy_string(cli_events *events, const char *string) {
+static const char *copy_event_string(cli_events *events, const char *string) {
   return string ? cli_pool_copy(&events->pool, tp_text_of(string)) : NULL;
 }
 
 #define COPY(key, kind, value, is_there) COPY_##kind(value)
-#define COPY_TEXT(value) value = copy_text(events, value);
+#define COPY_TEXT(value) value = copy_event_text(events, value);
 #define COPY_VALUE COPY_TEXT
 #define COPY_PARTS COPY_TEXT
-#define COPY_STRING(value) value = copy_string(events, value);
+#define COPY_STRING(value) value = copy_event_string(events, value);
 /* These are no texts, or those of another row. */
 #define COPY_WORD(value)
 #define COPY_INT(value)
@@ -102,7 +102,7 @@ static const char *copy_string(cli_events *events, const char *string) {
 #define COPY_TOOLS(value)
 
 static void copy_ids(cli_events *events, tp_text ids[TP_ID_COUNT]) {
-  for (size_t i = 0; i < TP_ID_COUNT; i++) ids[i] = copy_text(events, ids[i]);
+  for (size_t i = 0; i < TP_ID_COUNT; i++) ids[i] = copy_event_text(events, ids[i]);
 }
 
 static void copy_run(cli_events *events, tp_run_record *of) {
@@ -119,12 +119,12 @@ static void copy_contribution(cli_events *events, cli_event *of) {
   CLI_CONTRIBUTION_KEYS(COPY)
   of->tools = cli_alloc(of->contribution.tool_count * sizeof *of->tools);
   for (uint32_t i = 0; i < of->contribution.tool_count; i++)
-    of->tools[i] = copy_string(events, of->contribution.tools[i]->name);
+    of->tools[i] = copy_event_string(events, of->contribution.tools[i]->name);
 }
 
 static void copy_request(cli_events *events, cli_request *of) {
   const char **ids = cli_alloc(of->tool_result_count * sizeof *ids);
-  for (size_t i = 0; i < of->tool_result_count; i++) ids[i] = copy_string(events, of->tool_results[i]);
+  for (size_t i = 0; i < of->tool_result_count; i++) ids[i] = copy_event_string(events, of->tool_results[i]);
   of->tool_results = ids;
 }
 

@@ -49,7 +49,7 @@ static const tp__column call_columns[] = {CALL(turn),   CALL(call_id), CALL(sess
                                           CALL(tenant), CALL(tool),    CALL(arguments_hash)};
 static const tp__columns calls = TP__COLUMNS(tp_kept_question, call_columns);
 
-static waiting *copy_question(const tp_question *q) {
+static waiting *copy_put_question(const tp_question *q) {
   const tp_kept_question row = {.struct_size = sizeof row,
                                 .is_waited_for = 1,
                                 .expires_unix_ms = q->expires_unix_ms,
@@ -74,7 +74,7 @@ static waiting *copy_question(const tp_question *q) {
 void tp_sqlite_questions_put(void *questions, const tp_question *question) {
   if (!question) return;
   tp_sqlite_questions *box = questions;
-  waiting *w = copy_question(question);
+  waiting *w = copy_put_question(question);
   if (!w) {
     (void)!tp_token_abandon(question->token, NULL);
     return;

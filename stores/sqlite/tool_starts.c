@@ -39,7 +39,7 @@ static const tp__column end_columns[] = {TP__COLUMN(tp_tool_end_record, start_id
                                          TP__TOOL_END_LIST(END, END)};
 static const tp__columns ends = TP__COLUMNS(tp_tool_end_record, end_columns);
 
-static tp_text id_of(const tp_tool_start_record *start, tp_id_kind id) {
+static tp_text start_id_of(const tp_tool_start_record *start, tp_id_kind id) {
   return id < start->id_count ? start->ids[id] : (tp_text){NULL, 0};
 }
 
@@ -113,9 +113,9 @@ static int write_start(void *ctx) {
                               .run_turn = w->start.turn_number,
                               .call_index = w->start.call_index,
                               .started_unix_ms = w->start.started_unix_ms,
-                              .tenant = id_of(&w->start, TP_ID_TENANT),
-                              .session = id_of(&w->start, TP_ID_SESSION),
-                              .turn = id_of(&w->start, TP_ID_TURN),
+                              .tenant = start_id_of(&w->start, TP_ID_TENANT),
+                              .session = start_id_of(&w->start, TP_ID_SESSION),
+                              .turn = start_id_of(&w->start, TP_ID_TURN),
                               .tool = w->start.tool,
                               .call_id = w->start.call_id,
                               .hash = {(const char *)hash, sizeof hash}};
