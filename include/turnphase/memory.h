@@ -61,8 +61,8 @@ typedef struct tp_memory_options {
   uint32_t recall_max;
   /** Deadline of active_recall; 0: 200. */
   uint32_t active_recall_ms;
-  /** One of user, workspace, thread, agent and task: turns with the same id of that kind share their memories; with
-   *  "user" also the tenant must be the same. NULL: workspace. */
+  /** One of user, workspace, thread, agent and task: turns of one tenant with the same id of that kind share their
+   *  memories; with "user" all turns of the tenant do. NULL: workspace. */
   const char *scope;
   /** Store the assistant's messages, too, as memories of their own; false: only the user's messages. */
   bool keep_assistant;
