@@ -117,7 +117,7 @@ static void abandon_or_keep(token_note *note, const char *name) {
   if (world_one_in(2)) world_start(name, abandon_later, note);
 }
 
-/* The last message is of the turn that asks. */
+/* The last message belongs to the turn that asks. */
 static uint32_t turn_of(const tp_model_request *request) {
   tp_text id = request->message_count ? request->messages[request->message_count - 1]->turn_id : (tp_text){NULL, 0};
   return id.size == 2 ? (uint32_t)(id.data[1] - '0') : UINT32_MAX;
@@ -135,7 +135,7 @@ static void check_history(turn_work *d, uint32_t turn, const tp_model_request *r
                d->index, request->message_count);
 }
 
-/* A turn stays with the model that it came to. */
+/* A turn that has asked the fallback asks no other model afterwards. */
 static void check_model(turn_work *d, uint32_t turn, bool is_fallback) {
   if (turn != d->turn) return;
   if (d->fell_back && !is_fallback) world_fail(d->w, "a turn stays with its fallback", "turn workload %u", d->index);
@@ -158,7 +158,7 @@ static void start(turn_work *d, const tp_model_request *request, tp_token token,
   if (note->number < REQUESTS_MAX && request->tool_count > 0) note->calls = (uint32_t)tp__sim_random(CALLS_MAX + 1);
   note->fails = !world_is_fault_free(d->w) && world_one_in(8);
   note->retryable = note->fails && world_one_in(2);
-  if (!world_is_fault_free(d->w) && world_one_in(20)) { /* for ever */
+  if (!world_is_fault_free(d->w) && world_one_in(20)) { /* sometimes the answer never comes */
     abandon_or_keep(note, "model");
     return;
   }
@@ -221,7 +221,7 @@ static tp_answer tool_defers(token_note *note, tp_tool_run *run) {
     note->deferred = false;
     return outcome;
   }
-  if (!world_is_fault_free(note->d->w) && world_one_in(10)) { /* for ever */
+  if (!world_is_fault_free(note->d->w) && world_one_in(10)) { /* sometimes the tool never ends */
     abandon_or_keep(note, "tool");
     return outcome;
   }
@@ -278,7 +278,7 @@ static tp_answer gate(void *ctx, tp_call *call) {
   return world_one_in(2) ? tp_call_allow(call) : TP_ANSWER_DONE;
 }
 
-/* Mostly lets the turn end; some turns it never does. */
+/* Mostly lets the turn end; in some turns it never does. */
 static tp_answer stop(void *ctx, tp_call *call) {
   turn_work *d = heard(ctx, call);
   if (!d) return TP_ANSWER_DONE;
@@ -496,7 +496,7 @@ static void cancel_turn(void *arg) {
   tp_submission_cancel(submission);
 }
 
-/* Till the end, in pieces; on_end has returned by then. */
+/* Waits in several short waits until the submission has ended; by then on_end has returned. */
 static void wait_for(turn_work *d, tp_submission *submission) {
   const tp_turn_result *result = NULL;
   tp_status status;
@@ -603,7 +603,7 @@ void turn_work_run(void *arg) {
                               .load = history_load,
                               .append = history_append,
                               .destroy = history_destroy};
-  d->shares = d->w->history && world_one_in(2); /* by default, or by name */
+  d->shares = d->w->history && world_one_in(2); /* the session uses the history of the runtime, by default or by name */
   if (!d->shares) options.history = &history;
   else if (world_one_in(2)) options.shared_history = d->w->history;
   tp_status status = tp_session_open(d->w->runtime, &options, &d->session, NULL);

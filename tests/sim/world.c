@@ -37,7 +37,7 @@ static void host_release(void *ctx, void *memory, size_t size) {
   free(memory);
 }
 
-static bool refusing; /* of the play under way */
+static bool refusing; /* whether the current play refuses */
 
 /* Refusals are for the engine's threads, not for those of the test. Between the switch and the start, other threads run
  * only at the start's first point; a refusal that is skipped there is as good as another draw. */
@@ -67,7 +67,7 @@ static bool store_refuses(const world *w) {
   return refusing && w->s->store_refuse_inverse && tp__sim_random(w->s->store_refuse_inverse) == 0;
 }
 
-/* Where the id is, or would be. */
+/* The place of the id in the table, or the place where it would be inserted. */
 static uint64_t *record_place(const world *w, uint64_t entry_id) {
   size_t mask = w->record_capacity - 1, at = (size_t)(entry_id * UINT64_C(0x9E3779B97F4A7C15) >> 32) & mask;
   while (w->records[at] && w->records[at] != entry_id) at = (at + 1) & mask;
@@ -96,7 +96,8 @@ static void note_record(world *w, uint64_t entry_id) {
   w->record_count++;
 }
 
-/* Of an entry that has not ended: any states, and never after its end. The memory store keeps no such record. */
+/* Called for an entry that has not ended: with any states, and never after its end. The memory store keeps no such
+ * record. */
 static tp_status note_open_entry(world *w, const tp_entry_record *record) {
   if (world_recorded(w, record->entry_id))
     world_fail(w, "no entry is open after its end", "entry %llu", (unsigned long long)record->entry_id);
@@ -121,7 +122,7 @@ static tp_status store_record(void *ctx, const tp_entry_record *record) {
   }
   return store_refuses(w) ? TP_ERR_STORE : w->inner->record(w->inner->ctx, record);
 }
-/* Each driven turn once. */
+/* Called once for each driven turn. */
 static tp_status store_turn_record(void *ctx, const tp_turn_record *record) {
   world *w = ctx;
   uint64_t number = record->number;
@@ -134,7 +135,8 @@ static tp_status store_turn_record(void *ctx, const tp_turn_record *record) {
   return store_refuses(w) ? TP_ERR_STORE : w->inner->turn_record(w->inner->ctx, record);
 }
 
-/* Of a turn that has not ended: first steps that have ended, then open ones; never after its end. */
+/* Called for a turn that has not ended: the record lists the steps that have ended, then open ones. It is never called
+ * after the turn's end. */
 static tp_status store_turn_running(void *ctx, const tp_turn_record *record) {
   world *w = ctx;
   bool is_open = false, is_whole = record->number && record->state == TP_STATE_RUNNING && !record->outcome &&
@@ -255,7 +257,8 @@ static tp_status make_store(world *w) {
                         .turn_running = store_turn_running,
                         .commit = store_commit,
                         .turns_running = store_turns_running,
-                        .durable = w->s->node_count % 2, /* as far as it says */
+                        .durable = w->s->node_count % 2, /* what the store says of itself: it is durable in scripts with
+                                                            an odd number of nodes */
                         .audit = store_audit,
                         .record_late = store_record_late,
                         .job_insert = store_job_insert,
@@ -446,7 +449,7 @@ static tp_status register_all(world *w, tp_fault *fault) {
 
 static tp_status build(world *w, uint32_t workers, tp_fault *fault) {
   tp_runtime_options options = w->s->options;
-  if (workers > 2) options.pump = false; /* it has the same outcomes with threads */
+  if (workers > 2) options.pump = false; /* a script with a pump has the same outcomes with threads */
   if (workers && !options.pump) options.engine_workers = workers;
   options.allocator = tp__sim_allocator();
   script_rows(w->s, w->rows);
@@ -493,8 +496,8 @@ static void on_event(void *ctx, const tp_event *event) {
 
 static uint32_t op_number(const turn_actor *turn, uint32_t op) { return turn->index * SCRIPT_OPS_MAX + op; }
 
-/* From a callback, which must not wait: releases a result of another turn, whatever that turn is doing. The end of that
- * turn waits for this callback. */
+/* Called from a callback, which must not wait: releases a result of another turn, whatever that turn is doing. The end
+ * of that turn waits for this callback. */
 static void release_another(world *w, const turn_actor *here) {
   turn_actor *other = &w->turns[tp__sim_random(w->s->turn_count)];
   uint32_t op = (uint32_t)tp__sim_random(w->s->turns[other->index].op_count);
@@ -514,7 +517,7 @@ static void release_another(world *w, const turn_actor *here) {
   other->releasers--;
 }
 
-/* The operation has ended: on the turn's owner. */
+/* Called on the turn's owner when the operation has ended. */
 static void op_ended(turn_actor *turn, uint32_t op, const tp_phase_result *result) {
   world *w = turn->w;
   op_note *note = &w->ops[op_number(turn, op)];
@@ -723,14 +726,14 @@ static void drain_ended(void *ctx, const tp_drain_report *report) {
   note->ends++;
 }
 
-/* @return whether it was taken: one is, where there are memory and a thread. */
+/* @return whether the drain was accepted: one drain is, where there are memory and a thread. */
 static bool drain_submitted(world *w, tp_drain_report *report) {
   drain_note note = {.ends = 0};
   tp_status status = tp_runtime_drain_submit(w->runtime, w->s->drain_limit_ms, drain_ended, &note, NULL);
   if (status == TP_OK && tp__runtime_life(w->runtime) < TP__LIFE_DRAINING)
     world_fail(w, "a drain refuses new turns at once", "it was submitted, and they are taken");
   if (status != TP_OK && status != TP_ERR_BUSY) world_check_status(w, "tp_runtime_drain_submit", status);
-  while (status == TP_OK && !note.ends) tp__sim_sleep_ns(20 * TP__NS_PER_MS); /* a poll costs steps */
+  while (status == TP_OK && !note.ends) tp__sim_sleep_ns(20 * TP__NS_PER_MS); /* each poll costs steps */
   *report = note.report;
   return status == TP_OK;
 }
@@ -820,7 +823,7 @@ static void look_at_tokens(world *w) {
   if (w->load || w->nested || w->compaction || w->tasks) return;
   for (const call_note *note = w->calls; note; note = note->next) held += note->token.bits && !note->token_over;
   uint32_t open = tp__a32_load_relaxed(&tp__runtime_sched(w->runtime)->tokens_open);
-  for (int i = 0; i < 1000 && open > held; i++) { /* a completion of one that is over may not have returned yet */
+  for (int i = 0; i < 1000 && open > held; i++) { /* the completion of a token that is over may not have returned yet */
     tp__sim_sleep_ns(TP__NS_PER_US);
     open = tp__a32_load_relaxed(&tp__runtime_sched(w->runtime)->tokens_open);
   }

@@ -30,7 +30,7 @@ typedef struct event_order {
 typedef struct world_listener {
   world *w;
   uint64_t id;
-  bool removed; /* its remove has returned */
+  bool removed; /* the call that removes it has returned */
   uint32_t destroys;
 } world_listener;
 
@@ -43,19 +43,22 @@ typedef struct call_note {
   const script_move *move;
   int64_t started_ns;
   int64_t deadline_ns,
-      deadline_max_ns;     /* it ends between these two, according to tp_call_time_left_ms(); INT64_MAX: never */
-  int64_t answered_ns;     /* just before the answer was given; 0: never */
-  int64_t finished_ns;     /* the function has returned; 0: it runs */
+      deadline_max_ns;     /* the call ends between these two, according to tp_call_time_left_ms(); INT64_MAX: it never
+                              ends */
+  int64_t answered_ns;     /* time just before the answer was given; 0: no answer was given */
+  int64_t finished_ns;     /* time at which the function returned; 0: it runs */
   uint64_t running_before; /* bit per node: calls of this operation that ran when this one began */
   uint64_t deps_seen, deps_good, deps_fallback; /* bit per node: what the call learned of its dependencies */
-  int text_of;                                  /* chain replace: whose text the call found; -1: the first one */
-  bool in_inbox;                                /* taken by a host: it has a token, and no deferral */
+  int text_of;                                  /* in a chain that replaces: the node whose text the call found; -1: the
+                                                   first text */
+  bool in_inbox;                                /* a host took the call from the inbox: it has a token, and no
+                                                   deferral */
   bool deferred;
   bool token_over;  /* a completion has come back: from now on the token is stale */
-  uint64_t over_at; /* how often takers had looked by then */
+  uint64_t over_at; /* how often takers had looked into the inbox when the token became stale */
   bool in_cancel;
   tp_token token;
-  uint32_t accepted; /* completions that were taken */
+  uint32_t accepted; /* completions that were accepted */
   uint32_t cancels, destroys;
 } call_note;
 
@@ -68,9 +71,9 @@ typedef struct op_note {
   tp_status outcome;
   uint32_t run_count;
   uint64_t entry_id;      /* 0: it had no entry */
-  uint64_t bytes_hash;    /* of the merged result */
-  uint64_t runs_hash;     /* of the vector of outcomes */
-  tp_phase_result result; /* while the turn is open and it is not released */
+  uint64_t bytes_hash;    /* hash of the merged result */
+  uint64_t runs_hash;     /* hash of the outcomes of all runs */
+  tp_phase_result result; /* valid while the turn is open and the result is not released */
   uint8_t state[SCRIPT_NODES_MAX], reason[SCRIPT_NODES_MAX];
   uint16_t attempts[SCRIPT_NODES_MAX];
 } op_note;
@@ -78,9 +81,9 @@ typedef struct op_note {
 typedef struct node_actor {
   world *w;
   int index;
-  bool taken, match_taken; /* registered */
+  bool taken, match_taken; /* the handler was accepted; its predicate was accepted */
   uint32_t destroys, match_destroys;
-  uint32_t running; /* functions on handler threads */
+  uint32_t running; /* its functions that run on handler threads */
 } node_actor;
 
 typedef struct turn_actor {
@@ -89,14 +92,15 @@ typedef struct turn_actor {
   tp_turn *turn;
   tp_session *session;
   uint32_t next_op;
-  int64_t limit_end_ns; /* the turn's deadline, at the latest; 0: none worth looking at */
+  int64_t limit_end_ns; /* the latest time at which the turn's deadline may be; 0: the turn has no deadline that is
+                           checked */
   int64_t cancelled_ns; /* 0: not requested */
   uint32_t inside;      /* inline handlers of the turn that run */
   bool session_closed;
-  bool ending;        /* no other thread may touch it any more */
-  uint32_t releasers; /* threads that release a result of it */
+  bool ending;        /* no other thread may use the turn any more */
+  uint32_t releasers; /* threads that release a result of the turn */
   event_order heard;
-  uint32_t run_events; /* of the phase under way */
+  uint32_t run_events; /* run events of the phase that runs */
   tp__parker parker;   /* the host waits here */
 } turn_actor;
 
@@ -107,53 +111,53 @@ struct world {
   node_actor nodes[SCRIPT_NODES_MAX];
   turn_actor turns[SCRIPT_TURNS_MAX];
   op_note ops[WORLD_OPS];
-  tp__mutex results;                  /* theirs change hands */
+  tp__mutex results;                  /* guards the results while one thread hands them to another */
   struct turn_work *turn_works;       /* s->turn_work_count of them */
   struct load_work *load;             /* the turns that wait for each other; NULL: there is no limit */
   struct nested_work *nested;         /* NULL: none */
   struct task_work *tasks;            /* NULL: none */
   struct compaction_work *compaction; /* NULL: none */
-  struct ask_note *asks;              /* what handlers asked models */
+  struct ask_note *asks;              /* what handlers asked models, and the answers */
   struct tool_work *tool_works;       /* s->tool_work_count */
   struct commit_work_editor *editors; /* s->editor_count */
   struct commit_work_reader *readers; /* s->reader_count */
   struct session_work *session_work;  /* NULL: none */
   struct loop *loops;                 /* s->loop_count */
-  tp_shared_history *history;         /* ours until the runtime was freed; NULL: none */
+  tp_shared_history *history;         /* the reference of the test, until the runtime was freed; NULL: there is none */
   struct history_call *history_calls; /* newest first */
   uint32_t history_destroys;
   bool history_taken;
-  uint32_t destructor_turns;    /* that are open */
-  uint32_t destructor_sessions; /* that were opened */
+  uint32_t destructor_turns;    /* turns of destructors that are open */
+  uint32_t destructor_sessions; /* sessions that destructors have opened */
   uint32_t idle_opened, idle_ended;
   tp_inbox *inbox; /* NULL: none, or freed */
   bool takers_stop;
   bool pump_stops;
-  uint64_t looks;                            /* of takers, into the inbox */
-  uint64_t jobs_seen, turns_seen;            /* by the observer */
-  uint32_t waits_submitted, waits_ended;     /* for jobs */
-  world_listener listeners[WORLD_LISTENERS]; /* the observer's, of the runtime */
+  uint64_t looks;                            /* how often takers have looked into the inbox */
+  uint64_t jobs_seen, turns_seen;            /* what the observer has seen of them */
+  uint32_t waits_submitted, waits_ended;     /* waits for jobs */
+  world_listener listeners[WORLD_LISTENERS]; /* the listeners that the observer adds to the runtime */
   uint32_t listener_count;
-  uint64_t moment;  /* of theirs */
+  uint64_t moment;  /* numbers the calls and returns whose order is checked */
   call_note *calls; /* newest first */
   uint32_t call_count;
-  tp_store *inner; /* the memory store behind ours */
-  tp_store store;  /* ours */
+  tp_store *inner; /* the memory store that the store of the test calls */
+  tp_store store;  /* the store of the test, which the runtime uses */
   uint32_t store_opens;
   uint32_t store_destroys;
-  uint8_t turn_recorded[WORLD_TURNS]; /* by number */
-  bool turn_is_over[WORLD_TURNS];     /* by the number that it had while it ran */
+  uint8_t turn_recorded[WORLD_TURNS]; /* by the number of the turn */
+  bool turn_is_over[WORLD_TURNS];     /* by the number that the turn had while it ran */
   uint32_t in_audit;
   bool store_taken;
   uint64_t *records; /* ids of the recorded entries: a hash table in which 0 is a free place */
   size_t record_count, record_capacity;
   uint32_t handlers_running;
   uint32_t single_running; /* functions of TOOL_SINGLE that run */
-  bool registered;         /* the commit went through */
+  bool registered;         /* the commit of the registration succeeded */
   bool draining, freed;
   uint64_t abandoned; /* functions of handlers that the last drain has given up: they return at any time */
-  uint64_t jobs_refused, jobs_shed; /* when it was drained */
-  int64_t drain_ns;                 /* when the first drain began; 0: not yet */
+  uint64_t jobs_refused, jobs_shed; /* the counters of the runtime after the drain */
+  int64_t drain_ns;                 /* time at which the first drain began; 0: not yet */
   size_t bytes_open;
   tp__sim_report report;
   char failure[640]; /* the first property that did not hold; empty: all held */
@@ -163,11 +167,12 @@ struct world {
  *  world_fini(). */
 void world_play(world *w, const script *s, uint32_t workers);
 void world_fini(world *w);
-/** A property did not hold. The first one counts. */
+/** Reports that a property did not hold. Only the first report is kept. */
 void world_fail(world *w, const char *property, const char *format, ...) TP__PRINTF(3, 4);
-/** A function of the API may refuse for a reason that the world has. */
+/** Fails the world unless the function of the API succeeded, or failed for a reason that exists in this world. */
 void world_check_status(world *w, const char *what, tp_status status);
-/** Notes an event of such a session; turn is the id of its turn. @return whether it belongs to the host's turn. */
+/** Notes an event of a session with one host-driven turn; turn is the id of that turn. @return whether the event
+ *  belongs to the turn. */
 bool world_heard(world *w, event_order *order, const tp_event *event);
 /** Whether the entry's record was written. */
 bool world_recorded(const world *w, uint64_t entry_id);
@@ -176,9 +181,9 @@ static inline const script_op *world_op(const world *w, uint32_t op) {
   return &w->s->turns[op / SCRIPT_OPS_MAX].ops[op % SCRIPT_OPS_MAX];
 }
 
-/** What a play's own hosts want to hear of. */
+/** A subscription of the play's own hosts. */
 typedef struct world_hook {
-  const char *id; /* of the handler and its subscription; ctx is the world */
+  const char *id; /* id of the handler and of its subscription; ctx is the world */
   uint32_t phase;
   tp_handler_fn run;
   tp_capability capabilities;
@@ -191,7 +196,7 @@ typedef struct world_hook {
 } world_hook;
 tp_status world_subscribe(world *w, tp_edit *edit, const world_hook *hook);
 
-/* For what is drawn while it runs. */
+/* For choices that are drawn during the run. */
 static inline bool world_one_in(uint64_t inverse) { return tp__sim_random(inverse) == 0; }
 static inline int64_t world_pause_ns(uint64_t us_max) {
   return world_one_in(3) ? 0 : (int64_t)tp__sim_random(us_max * TP__NS_PER_US);
@@ -208,24 +213,24 @@ static inline bool world_is_fault_free(const world *w) { return w->s->fault_leve
 tp_answer handler_run(void *ctx, tp_call *call);
 /** handler.c: completes a note's token as its move says. */
 tp_status handler_complete(call_note *note);
-/** The same later, by a thread of its own. */
+/** handler.c: the same later, on a thread of its own. */
 void handler_complete_later(call_note *note);
 /** handler.c: everything that a host does with an accepted call, except the answer. @return the note of it. */
 call_note *handler_take(const tp_work *work);
-/** Its answer is not wanted any more. looks: w->looks before it was taken. */
+/** handler.c: the answer to this work is not wanted any more. looks: w->looks before the work was taken. */
 void handler_cancel(world *w, const tp_work *work, uint64_t looks);
 /** taker.c: the inbox, and a host that takes from it. arg: the world. */
 tp_status taker_open(world *w);
 void taker_run(void *arg);
-/** When all is drained: each call that waits for its cancel has had it. */
+/** Called after the drains: each call that waits for its cancel must have got it. */
 void taker_look_at_cancels(const world *w);
-/** No taker is in a call of it any more. */
+/** Called when no taker uses the inbox any more. */
 void taker_close(world *w);
 /** pumper.c: the host that pumps a runtime without threads, from a poll loop, until w->pump_stops. arg: the world. */
 void pumper_run(void *arg);
-/** It stops, and has woken for that. */
+/** Stops the pumping host, which is woken for that. */
 void pumper_stop(world *w);
-/** destructor.c: a destructor of the host's, which calls the runtime. */
+/** destructor.c: what a destructor of the host does: it calls the runtime. */
 void world_destructor(world *w);
 /** The same for a destructor that a call of the host may run after tp_runtime_free(): of objects that name an inbox,
  *  and of shared objects. There it must not use the runtime, which no longer exists. */
@@ -239,22 +244,22 @@ void observer_run(void *arg);
 /** A thread of the test: its start is never refused, and it frees itself. NULL when there are too many. */
 tp__thread *world_start(const char *name, void (*run)(void *arg), void *arg);
 
-/** trace.c: prints the script and what was noted; of the calls the newest 64. */
+/** trace.c: prints the script and the notes, of the calls only the newest 64. */
 void trace_print(const world *w);
 
-/** The same, to be joined. */
+/** Like world_start(), but the thread is joined. */
 tp__thread *world_start_joined(const char *name, void (*run)(void *arg), void *arg);
 
 /** oracle.c: the properties at the end of an operation; called once, by its owner, while the result lives. */
 void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result);
-/** Before the result goes: nothing has changed it. */
+/** Called before the result is released: nothing may have changed it. */
 void oracle_op_again(world *w, uint32_t op, const tp_phase_result *result);
-/** How long inline functions ran between the two times: they hold the threads that would end other runs. */
+/** How long inline functions ran between the two times. They occupy the threads that would end other runs. */
 int64_t oracle_inline_between(const world *w, int64_t from_ns, int64_t to_ns);
-/** When the run is over. */
+/** Called when the run is over. */
 void oracle_world_ended(world *w);
 
-/** Two plays of one script without faults. */
+/** Compares two plays of one script without faults. */
 void oracle_same(world *a, const world *b, uint32_t workers_a, uint32_t workers_b);
 
 /* ---- owner.c ---- */

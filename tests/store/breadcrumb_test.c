@@ -159,13 +159,13 @@ static void note_log(void *ctx, const tp_log_record *record) {
   s->lines += strstr(record->message, "1 functions were called when they died (crash_suspect)") != NULL;
 }
 
-/* What a runtime that opens the file says of the process before it. */
+/* Opens a runtime with the file. @return what it says of the process before it. */
 static suspects recover(void) {
   suspects found = {.rows = 0};
   tp_runtime *runtime = open_on_file(TP_DURABILITY_ASYNC, note_log, &found);
   assert_non_null(runtime);
   assert_int_equal(tp_runtime_start(runtime, NULL), TP_OK);
-  assert_int_equal(count_files(), 1); /* its own */
+  assert_int_equal(count_files(), 1); /* only the file of this process */
   close_runtime(runtime);
   assert_int_equal(count_files(), 0);
   tp_sqlite_store_options options = {.struct_size = sizeof options, .path = path};
@@ -234,7 +234,7 @@ TEST(process_that_died_outside_of_them_names_none) {
   }
 }
 
-/* Then it is no sign of anything that a function was called. */
+/* After a restart of the machine, a function that was called is no longer a sign of anything. */
 TEST_WITH(process_that_ended_with_its_machine_names_none, make_directory, remove_directory) {
   sqlite3 *db;
   assert_true(was_killed(run_child("slow")));
@@ -258,7 +258,8 @@ TEST_WITH(file_that_is_there_already_is_refused, make_directory, remove_director
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
   assert_int_equal(store->breadcrumbs(store->ctx, 4, &breadcrumbs, NULL), TP_OK);
   assert_int_equal(breadcrumbs[3].is_running, 0);
-  assert_int_equal(store->breadcrumbs(store->ctx, 4, &breadcrumbs, &fault), TP_ERR_IO); /* there is one already */
+  assert_int_equal(store->breadcrumbs(store->ctx, 4, &breadcrumbs, &fault), TP_ERR_IO); /* the store already has
+                                                                                           breadcrumbs */
   assert_non_null(strstr(fault.message, "cannot be made"));
   tp_store_free(store);
 }

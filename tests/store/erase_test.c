@@ -172,7 +172,7 @@ static void put_question(world *w, const tp_text *ids, tp_text text) {
 
 static void plant(world *w, int tenant, int number) {
   char turn[32], key[64];
-  snprintf(turn, sizeof turn, "t%d", number); /* the same for every tenant */
+  snprintf(turn, sizeof turn, "t%d", number); /* the text is the same for every tenant */
   snprintf(key, sizeof key, "%s-%d", tenants[tenant], number);
   tp_text text = planted(tenant, number);
   const tp_text ids[TP_ID_COUNT] = {[TP_ID_TENANT] = tp_text_of(tenants[tenant]),
@@ -283,7 +283,7 @@ static size_t count_in(const char *file, const char *text) {
   return count;
 }
 
-/* In every file of the directory. */
+/* Counts the tenant's strings in every file of the directory. */
 static size_t count_bytes(int tenant) {
   char start[NEEDLE], file[400];
   size_t count = 0;
@@ -360,7 +360,7 @@ static void run_sql(world *w, const char *sql) {
   if (sqlite3_exec(w->db, sql, NULL, NULL, &wrong) != SQLITE_OK) fail_msg("%s: %s", sql, wrong);
 }
 
-/* This process, as another one that has the file open. */
+/* Makes this process look like another one that has the file open. */
 static void put_process(world *w) {
   char sql[160];
   snprintf(sql, sizeof sql, "INSERT INTO process VALUES (7, %d, 0, 1, '')", (int)getpid());
@@ -379,7 +379,7 @@ TEST(file_that_a_live_process_uses_is_left_as_it_is) {
   assert_non_null(strstr(fault.message, number));
   assert_int_equal(erased.sessions, 0);
   assert_int_equal(strings_of(w.store, 1), STRINGS);
-  run_sql(&w, "UPDATE process SET process_id = 0x7ffffff0"); /* no such process */
+  run_sql(&w, "UPDATE process SET process_id = 0x7ffffff0"); /* there is no process with this number */
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &bob, NULL, NULL), TP_OK);
   assert_only_bob_is_gone(w.store);
   close_world(&w);
@@ -387,7 +387,7 @@ TEST(file_that_a_live_process_uses_is_left_as_it_is) {
 
 TEST(session_on_which_a_live_process_works_stays_and_the_others_go) {
   static const struct {
-    const char *busy; /* what makes the session "s" of bob so */
+    const char *busy; /* the statement that makes the session "s" of bob busy */
   } rows[] = {{"UPDATE job SET state = 2, process = 7 WHERE tenant = 'bob' AND session = 's'"},
               {"UPDATE entry SET ended_ns = 0 WHERE tenant = 'bob' AND session = 's'"},
               {"UPDATE turn SET ended_ns = 0 WHERE tenant = 'bob' AND session = 's'"}};
@@ -564,7 +564,7 @@ TEST(turns_that_have_a_text_are_erased_wherever_it_stands) {
   assert_int_equal(strings_of(w.store, 2), STRINGS);
   tp_kept_erased none = {.struct_size = sizeof none};
   const tp_kept_choice of_no_turn[] = {
-      {.struct_size = sizeof none, .tenant = "bob", .matching = needle_of(0, 3)}, /* is Ann's */
+      {.struct_size = sizeof none, .tenant = "bob", .matching = needle_of(0, 3)}, /* this string is Ann's */
       {.struct_size = sizeof none, .tenant = "bob", .matching = "session"},       /* a column's name */
       {.struct_size = sizeof none, .tenant = "bob", .matching = "assistant"}};
   for (size_t i = 0; i < sizeof of_no_turn / sizeof *of_no_turn; i++) {
@@ -625,9 +625,9 @@ TEST(turns_of_a_person_are_erased_and_those_of_others_stay) {
   close_world(&w);
 }
 
-/** What an export has passed. */
+/** What an export has passed to its callback. */
 typedef struct exported {
-  char texts[256];       /* of the messages, each with a line end */
+  char texts[256];       /* the texts of the messages, each with a line end */
   int rows, jobs, after; /* after: stop then; 0: never */
   const char *tenant;
 } exported;
@@ -695,7 +695,7 @@ TEST(what_is_exported_is_what_an_erasure_would_delete) {
   assert_int_equal(tp_sqlite_sessions_export(NULL, &request, take_exported, &e, NULL, NULL), TP_ERR_USAGE);
   request.matching = "abc";
   assert_int_equal(tp_sqlite_sessions_export(w.store, &request, take_exported, &e, NULL, NULL), TP_ERR_USAGE);
-  for (int i = 0; i < TENANTS; i++) assert_int_equal(strings_of(w.store, i), STRINGS); /* nothing is gone */
+  for (int i = 0; i < TENANTS; i++) assert_int_equal(strings_of(w.store, i), STRINGS); /* nothing was erased */
   close_world(&w);
 }
 
@@ -729,7 +729,7 @@ TEST(turns_of_which_nothing_is_newer_are_erased_from_a_session_that_goes_on) {
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
   assert_true(erased.turns == 2 && erased.sessions == 1 && messages_like("gone") == 0 && messages_like("") == 2);
   request.turns_before_unix_ms = 5001;
-  request.matching = "its record"; /* both hold */
+  request.matching = "its record"; /* both conditions hold */
   assert_int_equal(tp_sqlite_sessions_erase(w.store, &request, &erased, NULL), TP_OK);
   assert_true(erased.turns == 1 && messages_like("new") == 1);
   request.matching = NULL;
@@ -873,7 +873,7 @@ TEST(file_of_no_bytes_is_named_and_never_read_as_a_store) {
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_ERR_STORE_CORRUPT);
   options.read_only = 0;
   warnings = 0;
-  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK); /* as after a crash at its birth */
+  assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK); /* as after a crash while the file was made */
   assert_int_equal(warnings, 1);
   tp_store_free(store);
   assert_int_equal(tp_sqlite_store_open(&options, &store, NULL), TP_OK);
@@ -934,7 +934,7 @@ TEST(erasure_that_is_killed_at_any_write_is_finished_by_the_next) {
   snprintf(whole, sizeof whole, "%s.whole", directory);
   snprintf(key, sizeof key, "%s-key", path);
   copy_file(whole, path);
-  remove(key); /* so that copy_file() may remove what stands next to the file */
+  remove(key); /* removed so that copy_file() may remove what stands next to the file */
   assert_int_equal(run_child(0, BEFORE), 0);
   assert_true(writes_of_child > 20);
   for (int i = 0; i < count; i++) {

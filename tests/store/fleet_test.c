@@ -117,7 +117,7 @@ static int process_main(const char *in, const char *conninfo, bool is_host, uint
 
 static struct process {
   child child;
-  int64_t goes_on_ns; /* it stands still until then; 0: it runs */
+  int64_t goes_on_ns; /* a stopped process stands still until this time; 0: it runs */
 } processes[PROCESSES];
 static uint64_t last_number;
 static const char *conninfo_of_children = "-";
@@ -172,7 +172,7 @@ static void await_turns(uint64_t count) {
   }
 }
 
-/* One of three stands still, the others die. */
+/* One process of three stands still; the others die. */
 static void hit_a_process(unsigned *seed, int *stops) {
   int index = rand_r(seed) % PROCESSES;
   struct process *p = &processes[index];
@@ -181,7 +181,7 @@ static void hit_a_process(unsigned *seed, int *stops) {
     p->goes_on_ns = now_ns() + (kinds[kind].stop_ms + rand_r(seed) % 100) * 1000000LL;
     ++*stops;
   } else {
-    kill(p->child.id, SIGKILL); /* also one that stands still */
+    kill(p->child.id, SIGKILL); /* SIGKILL also ends a process that stands still */
     (void)end_process(index);
     start_process(index);
   }

@@ -188,7 +188,7 @@ TEST(retention_goes_on_when_there_is_space) {
   }
   disk_full = false;
   off_t size;
-  do { /* a step of it comes after each transaction, on the writer's thread */
+  do { /* a step of the retention comes after each transaction, on the writer's thread */
     record(store, id++, 1);
     assert_int_equal(store->commit(store->ctx, NULL), TP_OK);
     size = size_of("") + size_of("-wal");

@@ -42,7 +42,7 @@ static void execute(sqlite3 *db, const char *sql) {
   if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s: %s", sql, why);
 }
 
-/* One message of a session, so many days old. turn: "" for none. */
+/* Adds one message of a session, this many days old. turn: "" for none. */
 static void say(sqlite3 *db, const char *tenant, const char *session, const char *turn, int days) {
   char sql[1024];
   snprintf(
@@ -90,7 +90,7 @@ static sqlite3 *open_rows(void) {
   return db;
 }
 
-/* This process is the one that works on the file. */
+/* Makes this process the one that works on the file. */
 static void own(tp_store *store) {
   const tp_store_owner owner = {.struct_size = sizeof owner, .process_run_id = 7, .process_id = getpid()};
   assert_int_equal(store->open(store->ctx, &owner, NULL), TP_OK);
@@ -173,7 +173,7 @@ TEST(a_session_that_something_works_on_stays_whole_until_that_has_ended) {
     own(store);
     sqlite3 *db = open_rows();
     say(db, "t", "s", "x", 20);
-    say(db, "t2", "s", "y", 20); /* another tenant's of the same name */
+    say(db, "t2", "s", "y", 20); /* a session of another tenant with the same name */
     snprintf(sql, sizeof sql, cases[i].work, 7LL);
     execute(db, sql);
     if (is_gone) execute(db, cases[i].ends);

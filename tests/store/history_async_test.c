@@ -113,7 +113,7 @@ static tp_status load_from(tp_history *history, int session, int *ret_messages, 
   return history->load(history->ctx, &request, fault);
 }
 
-/* @return the turns of a session, which are the first so many of it. */
+/* @return how many turns of a session are in the file; they must be its first ones. */
 static int turns_in_file(int session) {
   tp_history *history;
   int messages;
@@ -128,7 +128,7 @@ static int turns_in_file(int session) {
 
 FOR_EACH_TEST(make_directory, remove_directory);
 
-/* Another process holds the file: no turn notices. */
+/* Another process holds the file, and no turn is delayed. */
 TEST(turns_end_while_nothing_can_be_written) {
   enum { TURNS = 20 };
   (void)state;
@@ -137,7 +137,8 @@ TEST(turns_end_while_nothing_can_be_written) {
   open_talk(&t, 0);
   for (int i = 0; i < SESSIONS; i++) assert_int_equal(say(&t, i, 0, NULL), TP_OK);
   int messages;
-  assert_int_equal(load_from(t.history, 0, &messages, NULL), TP_OK); /* what is on the way is written */
+  assert_int_equal(load_from(t.history, 0, &messages, NULL), TP_OK); /* a load also waits until queued messages are
+                                                                        written */
   assert_int_equal(messages, 2);
   assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
   sqlite3_busy_timeout(other, 10000);
@@ -168,9 +169,10 @@ TEST(full_disk_fails_turns_once_the_queue_is_full_and_loses_none_that_it_accepte
   assert_non_null(strstr(reason, "the queue of turns that wait to be written is full"));
   assert_non_null(strstr(reason, path));
   assert_true(is_said("the queue of turns is full (8192 bytes): those that come now fail"));
-  assert_int_equal(load_from(t.history, 0, &messages, &fault), TP_ERR_STORE_FULL); /* it does not give less than all */
+  assert_int_equal(load_from(t.history, 0, &messages, &fault), TP_ERR_STORE_FULL); /* the load fails rather than give
+                                                                                      less than all messages */
   assert_non_null(strstr(fault.message, path));
-  assert_int_equal(load_from(t.history, 1, &messages, NULL), TP_OK); /* nothing of this one waits */
+  assert_int_equal(load_from(t.history, 1, &messages, NULL), TP_OK); /* no message of this session waits in the queue */
   disk_full = false;
   assert_int_equal(load_from(t.history, 0, &messages, NULL), TP_OK);
   assert_int_equal(messages, 2 * taken);
@@ -269,7 +271,7 @@ static int be_child(const char *file) {
     }
 }
 
-/* The turns that are there are the first ones, each complete: none is missing before one that is there. */
+/* The turns in the file are the first ones, each complete. None is missing before one that is there. */
 TEST(kill_takes_the_last_turns_alone) {
   enum { KILLS = 8 };
   (void)state;

@@ -35,7 +35,7 @@ static tp_status open_sqlite_async(tp_history **ret_history) {
 }
 
 #ifdef TP_WITH_POSTGRES
-/* Each has a schema of its own. */
+/* Each history has a schema of its own. */
 static tp_status open_postgres(tp_history **ret_history) {
   char schema[16];
   tp_fault fault = {0};
@@ -76,7 +76,7 @@ static void append_to(tp_history *history, const tp_history_append *request) {
   else assert_int_equal(history->append(history->ctx, request, NULL), TP_OK);
 }
 
-/* One message of each role that a turn with a tool call leaves; text distinguishes the turns. */
+/* Appends one message of each role that a turn with a tool call leaves; text distinguishes the turns. */
 static void append(tp_history *history, const char *tenant, const char *session, const char *text) {
   static _Thread_local char bytes[80]; /* nothing of it is there any more when it is loaded */
   static _Thread_local tp_tool_call call;
@@ -154,8 +154,8 @@ typedef struct listing {
   uint64_t last;
   size_t count, stop_at;
   int bad;
-  const char *deletes; /* at the first row */
-  bool appends;        /* at the first row, to a new session */
+  const char *deletes; /* at the first row, the callback deletes this session */
+  bool appends;        /* at the first row, the callback appends to a new session */
 } listing;
 
 static bool list_row(void *ctx, const tp_history_session *row) {
@@ -217,7 +217,7 @@ TEST(a_deleted_session_is_gone_and_the_others_stay) {
   assert_int_equal(delete_session(history, "a", "s", &fault), TP_ERR_NOT_FOUND);
   assert_true(fault.message[0] != '\0');
   assert_int_equal(delete_session(history, "", "s", NULL), TP_ERR_NOT_FOUND);
-  append(history, "a", "s", "4"); /* it begins anew */
+  append(history, "a", "s", "4"); /* the session begins anew */
   assert_loads(history, "a", "s", "4");
   tp_history_free(history);
 }
@@ -267,7 +267,7 @@ TEST(a_receiver_of_a_list_may_append_and_delete) {
   assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "a/s*3 a/u*3 ");
   (void)list(history, NULL, (listing){.appends = true});
   assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "a/s*3 a/u*3 b/new*3 ");
-  (void)list(history, NULL, (listing){.deletes = "s"}); /* the very one that is shown */
+  (void)list(history, NULL, (listing){.deletes = "s"}); /* the callback deletes the session that it is shown */
   assert_string_equal(list(history, NULL, (listing){.count = 0}).names, "a/u*3 b/new*3 ");
   tp_history_free(history);
 }

@@ -22,7 +22,7 @@ static const char *own_path;
 
 /* ---- the child ---- */
 
-static int promises; /* the pipe; a line is shorter than what a write to a pipe does in one piece */
+static int promises; /* The pipe for the promises. A line is short enough that one write to a pipe cannot be split. */
 
 static void promise(const char *format, ...) {
   char line[128];
@@ -33,7 +33,7 @@ static void promise(const char *format, ...) {
   if (write(promises, line, (size_t)size) != size) _exit(3);
 }
 
-static tp_store real; /* what the runtime calls through the functions below */
+static tp_store real; /* the store that the functions below call */
 
 static tp_status insert_and_promise(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed,
                                     tp_fault *fault) {
@@ -283,7 +283,7 @@ TEST(nothing_that_was_promised_is_lost_or_done_twice) {
     unfinished = assert_all_promises_kept();
     if (unfinished > 0) seen_unfinished++;
   }
-  assert_true(seen_unfinished > 0); /* else no kill left a job behind */
+  assert_true(seen_unfinished > 0); /* otherwise no kill left a job behind */
   assert_int_equal(take_all(start_child(count, 0), -1), 0);
   assert_int_equal(assert_all_promises_kept(), 0);
   for (size_t i = 0; i < JOBS_MAX; i++)

@@ -18,7 +18,7 @@ enum { POINTS = 100, TURNS = 4, CHARGES = 2, JOBS_MAX = 64 };
 
 /* ---- the child: what it does ---- */
 
-static tp_store real; /* what the runtime calls through the functions below */
+static tp_store real; /* the store that the functions below call */
 
 static tp_status insert_and_say(void *ctx, const tp_job *job, uint64_t *ret_id, bool *ret_existed, tp_fault *fault) {
   tp_status status = real.job_insert(ctx, job, ret_id, ret_existed, fault);
@@ -220,7 +220,8 @@ TEST(nothing_is_lost_or_done_twice_at_any_write) {
     memset(&said, 0, sizeof said);
     int status = run_child(at, (int)(next_random(&seed) % WAYS));
     killed += child_was_killed(status);
-    assert_true(status == 0 || child_was_killed(status)); /* how many writes there are varies */
+    assert_true(status == 0 || child_was_killed(status)); /* the number of writes varies, so the child may also have
+                                                             ended by itself */
     int went_on = run_child(0, BEFORE);
     if (went_on != 0) fail_msg("point %d of %s: the second child ended with status %d", at, path, went_on);
     assert_all_is_well();

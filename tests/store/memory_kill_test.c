@@ -21,12 +21,12 @@
 
 enum { POINTS = 50, STEPS_MAX = 12, BATCH = 5, WAIT_MS = 60000 };
 
-/** What the steps do, in turn. */
+/** What the steps do, one after the other. */
 typedef enum operation {
   TURN,         /* words and a fact, which replaces the one before */
   IMPORT,       /* BATCH entries */
-  FORGET_WORDS, /* of the turn two steps before */
-  FORGET_FACT,  /* of the turn three steps before */
+  FORGET_WORDS, /* forgets the words of the turn two steps before */
+  FORGET_FACT,  /* forgets the fact of the turn three steps before */
   OPERATIONS
 } operation;
 
@@ -36,7 +36,7 @@ static const tp__memory_scope scope = {{"acme", 4}, {"workspace", 9}, {"home", 4
 
 /* ---- the process that is killed ---- */
 
-/** What it says before and after each step. */
+/** What the child reports before and after each step. */
 typedef struct report {
   int step;
   bool done;
@@ -54,7 +54,7 @@ static void say(int fd, int step, bool done) {
   need(write(fd, &r, sizeof r) == (ssize_t)sizeof r);
 }
 
-/* A turn's name says which life and step it is of. */
+/* The name of a turn says to which life and step it belongs. */
 static void name_turn(char into[32], int life, int step, int part) { snprintf(into, 32, "%d-%d-%d", life, step, part); }
 
 static void answer(tp_token token, const char *text) {
@@ -68,7 +68,7 @@ static void answer_yes(void *ctx, const tp_model_request *request, tp_token toke
   answer(token, "Yes.");
 }
 
-/* One fact, which quotes the words, in place of the one that is known. */
+/* Answers with one fact, which quotes the words and replaces the known one. */
 static void extract(void *ctx, const tp_model_request *request, tp_token token) {
   static const char known[] = "Known facts:\n", said[] = "<said>\n";
   char text[4096], words[32], json[256];
@@ -83,7 +83,7 @@ static void extract(void *ctx, const tp_model_request *request, tp_token token) 
   answer(token, json);
 }
 
-/* Its store keeps the jobs of the life before. */
+/* Opens a runtime whose store keeps the jobs of the life before. */
 static tp_runtime *open_host(void) {
   char file[128];
   snprintf(file, sizeof file, "%s/turns.db", directory);
@@ -183,10 +183,10 @@ static void live(int life, int fd) {
     else if (what == FORGET_WORDS || has_model) forget(file, life, step - (int)what, what == FORGET_FACT);
     say(fd, step, true);
   }
-  pause(); /* until it is killed */
+  pause(); /* until the parent kills this process */
 }
 
-/* Runs what is open. */
+/* Runs the jobs that are open. */
 static void recover(void) {
   tp_drain_report drained = {.struct_size = sizeof drained};
   tp_runtime *runtime = open_host();
@@ -197,7 +197,7 @@ static void recover(void) {
 
 /* ---- the one that kills and looks ---- */
 
-/** How many memories of a step are there: one of the two. */
+/** How many memories of a step must be there: one of the two numbers. */
 typedef struct expectation {
   int one, other;
 } expectation;
@@ -246,7 +246,7 @@ static bool left_a_job(void) {
          number_in(file, "SELECT count(*) FROM job WHERE state IN (1, 2)") > 0;
 }
 
-/* What a report means for what must be there. */
+/* Sets what must be there according to a report. */
 static void expect(report r) {
   const int turn_has[OPERATIONS] = {[TURN] = 1 + has_model, [FORGET_WORDS] = has_model, [FORGET_FACT] = 0};
   const int what = r.step % OPERATIONS;
@@ -294,7 +294,7 @@ static void recover_in_a_process(void) {
 
 static void assert_as_expected(int life) {
   count_entries(life);
-  assert_int_equal(others, expected_others); /* of earlier lives: what was so stays so */
+  assert_int_equal(others, expected_others); /* the memories of earlier lives must not change */
   for (int step = 0; step < STEPS_MAX; step++) {
     const expectation *e = &expected[step];
     if (there[step] != e->one && there[step] != e->other)

@@ -167,7 +167,7 @@ static void assert_owed(moment m, tp_durability durability) {
   host h;
   bool is_stored = false, is_owed = m != NEVER;
   dies_at = 0;
-  for (int again = 0; again < 2; again++) { /* what was owed came with the first one */
+  for (int again = 0; again < 2; again++) { /* the first turn has already got what was owed */
     assert_true(open_host(&h, "s", durability));
     assert_true(play_turn(&h, &is_stored));
     assert_true(is_stored);

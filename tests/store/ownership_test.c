@@ -21,7 +21,7 @@ enum { SYNC, ASYNC, MEMORY, POSTGRES };
 /* Without a server, all but the last entry of each list of kinds are played. */
 static bool has_server;
 
-/* For the histories that are opened: only tests that set it wait for its end. */
+/* The lease of the histories that are opened. Only tests that set it wait for its end. */
 static uint32_t lease_ms = 60000;
 
 /* ---- histories that hosts share ---- */
@@ -44,7 +44,7 @@ static tp_status open_postgres(tp_history **ret_history, tp_fault *fault) {
 #endif
 }
 
-/* @param kind  of several hosts: one that is opened by each. */
+/* @param kind  of several hosts: a kind of which each host opens a history of its own. */
 static tp_status open_history(int kind, tp_history **ret_history, tp_fault *fault) {
   const tp_sqlite_history_options options = {.struct_size = sizeof options, .path = path, .lease_ms = lease_ms};
   if (kind == POSTGRES) return open_postgres(ret_history, fault);
@@ -56,12 +56,12 @@ static tp_status open_history(int kind, tp_history **ret_history, tp_fault *faul
 typedef struct host {
   int kind;
   tp_runtime *runtime;
-  tp_history *history;       /* of a file: its own */
+  tp_history *history;       /* a history of a file: each host has its own */
   tp_shared_history *shared; /* referenced */
   tp_session *session;
   char seen[WORDS]; /* the texts of users in the newest request, each with a space */
-  latch asked;      /* by a text that ends with '~' */
-  tp_token token;   /* of that request */
+  latch asked;      /* hit by a request whose text ends with '~' */
+  tp_token token;   /* the token of that request */
   char lost[TP_FAULT_MESSAGE_SIZE];
 } host;
 
@@ -134,7 +134,7 @@ static void close_host(host *h) {
   tp_shared_history_unref(h->shared);
 }
 
-/* What waits to be written is. */
+/* Counts a message. The load that calls it also writes whatever waits to be written. */
 static tp_status drop_message(void *ctx, const tp_message *message) {
   (void)message;
   ++*(int *)ctx;
@@ -232,7 +232,9 @@ static void take_turn(host *h, const char *text, const char *id, char *said, boo
   if (known) assert_string_equal(h->seen, "");
   else if (strcmp(h->seen, said) != 0) fail_msg("after '%s' the model of %s was shown '%s'", before, text, h->seen);
   if (id) *t_has_run = true;
-  if (h->kind == ASYNC) (void)count_messages(h->history); /* another host reads what is in the file */
+  if (h->kind == ASYNC)
+    (void)count_messages(h->history); /* another host reads only the file, so what waits is written
+                                                             first */
 }
 
 static void play_script(int kind, const char *script) {
@@ -340,7 +342,7 @@ TEST(second_turn_at_once_is_refused_with_the_holder_and_its_lease) {
     let_answer(&hosts[0]);
     assert_int_equal(wait_for(first).outcome, TP_TURN_COMPLETED);
     assert_int_equal(say(&hosts[1], "three").outcome, TP_TURN_COMPLETED);
-    assert_string_equal(hosts[1].seen, "one~ three "); /* what was refused was never said */
+    assert_string_equal(hosts[1].seen, "one~ three "); /* no model sees the turn that was refused */
     close_two(hosts);
   }
 }
@@ -478,17 +480,17 @@ static void check_claims(tp_history *history) {
   int given;
   assert_int_equal(history->shared, 1);
   assert_int_equal(claim_as(history, 0, &old, &given, NULL), TP_OK);
-  assert_int_equal(append_as(history, &old, 0), TP_OK); /* of a session that has no message nothing stays */
+  assert_int_equal(append_as(history, &old, 0), TP_OK); /* a session without messages leaves nothing */
   assert_int_equal(claim_as(history, 0, &first, &given, NULL), TP_OK);
   assert_true(first.number > old.number);
   assert_true(first.number && first.fence && first.position == 0 && first.first == 0);
-  assert_int_equal(count_sessions(history), 0); /* it has no messages */
+  assert_int_equal(count_sessions(history), 0); /* the session has no messages */
   assert_int_equal(claim_as(history, 1, &second, &given, NULL), TP_ERR_BUSY);
   assert_int_equal(second.fence, 0);
   assert_int_equal(append_as(history, &first, 2), TP_OK);
-  assert_int_equal(append_as(history, &first, 1), TP_ERR_FENCED); /* it has ended */
+  assert_int_equal(append_as(history, &first, 1), TP_ERR_FENCED); /* the claim has ended */
   assert_int_equal(count_messages(history), 2);
-  /* The second host is given what it has not, and only that. */
+  /* The second host gets the messages that it does not have, and no others. */
   assert_int_equal(claim_as(history, 1, &second, &given, NULL), TP_OK);
   assert_int_equal(given, 2);
   assert_true(second.number == first.number && second.fence > first.fence && second.position == 2);
@@ -517,7 +519,8 @@ static void check_claims(tp_history *history) {
   const tp_history_delete request = {.struct_size = sizeof request, .session = TEXT("s")};
   assert_int_equal(history->delete_session(history->ctx, &request, NULL), TP_ERR_BUSY);
   old = second;
-  assert_int_equal(claim_as(history, 1, &second, &given, NULL), TP_OK); /* and its own next turn goes on */
+  assert_int_equal(claim_as(history, 1, &second, &given, NULL), TP_OK); /* and the next turn of the host itself goes
+                                                                           on */
   release_as(history, &second);
   assert_int_equal(history->delete_session(history->ctx, &request, NULL), TP_OK);
   assert_int_equal(history->delete_session(history->ctx, &request, NULL), TP_ERR_NOT_FOUND);
@@ -608,7 +611,7 @@ TEST(fork_has_all_up_to_its_turn_and_is_a_session_of_its_own) {
                {"", "first", "again", "1", TP_OK, "U:1: A:1:yes+look "},
                {NULL, "s", "no-tenant", "1", TP_OK, "U:1: A:1:yes+look "},
                {"t", "s", "theirs", NULL, TP_OK, "U:9: A:9:yes+look "},
-               {"", "aged", "young", "5", TP_OK, "U:5: A:5:yes+look "}, /* its first turn was deleted for its age */
+               {"", "aged", "young", "5", TP_OK, "U:5: A:5:yes+look "}, /* the first turn was deleted for its age */
                {"", "s", "s", NULL, TP_ERR_DUPLICATE_ID, NULL},
                {"", "s", "first", NULL, TP_ERR_DUPLICATE_ID, NULL},
                {"", "s", "x", "9", TP_ERR_NOT_FOUND, NULL},
@@ -693,7 +696,7 @@ static int child_main(const char *file, const char *lease, const char *kind, con
   tp_submission *submission = submit(&h, "child~", 0);
   latch_wait(&h.asked, 1);
   child_say("asked %s\n", h.seen);
-  while (access(file, F_OK) == 0 || atoi(kind) == POSTGRES) { /* until its parent has made a file */
+  while (access(file, F_OK) == 0 || atoi(kind) == POSTGRES) { /* the child waits until its parent has made a file */
     char name[128];
     snprintf(name, sizeof name, "%s.go", file);
     if (access(name, F_OK) == 0) break;
@@ -760,7 +763,7 @@ static void stand_still(int kind) {
   child c = start_child(kind, "300");
   read_line(c, line, sizeof line);
   kill(c.id, SIGSTOP);
-  assert_int_equal(say(&h, "two").code, TP_OK); /* it waits for the end of the lease */
+  assert_int_equal(say(&h, "two").code, TP_OK); /* the turn waits for the end of the lease */
   assert_string_equal(h.seen, "one two ");
   make_file(".go");
   kill(c.id, SIGCONT);
