@@ -61,7 +61,7 @@ static tp_answer be_unlucky(void *ctx, tp_tool_run *run) {
   return tp_tool_error(run, tp_text_of("no luck"));
 }
 
-/* Waits for what it causes itself, so that no other thread is needed. */
+/* The tool waits for an event that it causes itself, so that no other thread is needed. */
 static tp_answer defer_and_complete(void *ctx, tp_tool_run *run) {
   (void)ctx;
   tp_answer outcome = tp_tool_defer(run, NULL, &last_token);
@@ -231,7 +231,7 @@ TEST(results_of_every_dispatch_stay_till_the_turn_ends) {
     call(2, "x", missing);
     call(3, NULL, "id");
     assert_int_equal(tools_run(turn, calls, 4, kept[round], NULL), TP_OK);
-    memset(ids, '#', sizeof ids); /* borrowed till the call returned */
+    memset(ids, '#', sizeof ids); /* the library borrows the ids only until the call returned */
     memset(missing, '#', sizeof missing);
   }
   for (int round = 0; round < ROUNDS; round++) {
@@ -347,7 +347,7 @@ TEST(dispatch_without_memory_for_its_ids_is_not_begun) {
     tp_runtime *runtime = open_with_tools(&options);
     tp_turn *turn = begin_with_tools(runtime, 0);
     taken = submit_with_grants(turn, granted);
-    if (!taken) assert_true(submit_with_grants(turn, LONG_MAX)); /* and the turn is as it was */
+    if (!taken) assert_true(submit_with_grants(turn, LONG_MAX)); /* the turn is as it was before */
     tp_turn_end(turn);
     close_runtime(runtime);
   }
@@ -431,7 +431,7 @@ TEST(answers_of_every_length_come_whole) {
   close_runtime(runtime);
 }
 
-static char statuses[64]; /* of the calls, as tool.post sees them */
+static char statuses[64]; /* the statuses of the calls, as tool.post sees them */
 
 static tp_answer note_status(void *ctx, tp_call *call_of) {
   (void)ctx;

@@ -89,7 +89,7 @@ TEST(handler_may_submit_a_drain) {
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
   const tp_turn_result *result = NULL;
   assert_int_equal(tp_turn_run(session, &request, &result, NULL), TP_OK);
-  assert_int_equal(result->outcome, TP_TURN_COMPLETED); /* it had the time that the drain gave */
+  assert_int_equal(result->outcome, TP_TURN_COMPLETED); /* the turn had the time that the drain gave */
   tp_turn_result_free(result);
   assert_int_equal(d.inside, TP_OK);
   close_runtime(runtime);
@@ -109,7 +109,7 @@ TEST(free_waits_until_the_end_of_a_submitted_drain_was_notified) {
   latch_wait(&d.ended, 1);
   pthread_t thread;
   assert_int_equal(pthread_create(&thread, NULL, free_runtime, runtime), 0);
-  assert_ptr_equal(tp_runtime_data(runtime), NULL); /* not freed: on_end is under way */
+  assert_ptr_equal(tp_runtime_data(runtime), NULL); /* the runtime is not freed yet, since on_end runs */
   latch_hit(&d.leave);
   pthread_join(thread, NULL);
 }
@@ -173,7 +173,7 @@ TEST(submitted_wait_ends_when_the_order_key_has_no_open_job) {
   char key[] = "s";
   assert_int_equal(tp_jobs_wait_submit(w.runtime, NULL, 60000, on_waited, &all, NULL), TP_OK);
   assert_int_equal(tp_jobs_wait_submit(w.runtime, key, 60000, on_waited, &own, NULL), TP_OK);
-  key[0] = 'x'; /* it was copied */
+  key[0] = 'x'; /* the library has copied the key */
   assert_int_equal(tp_jobs_wait_submit(w.runtime, "other", 60000, on_waited, &other, NULL), TP_OK);
   assert_int_equal(tp_jobs_wait_submit(w.runtime, "s", 5, on_waited, &late, NULL), TP_OK);
   latch_wait(&other.ended, 1);

@@ -89,7 +89,7 @@ TEST(a_handler_that_is_still_used_is_not_removed) {
   tp_edit *edit = edit_of(w);
   assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
   assert_refused(w, edit, TP_ERR_MISSING_HANDLER, "ok", WORDS("`ok`", "`h`"));
-  edit = edit_of(w); /* the disabled one needs it as well */
+  edit = edit_of(w); /* the disabled subscription needs it as well */
   assert_int_equal(tp_edit_remove_handler(edit, "h", NULL), TP_OK);
   assert_int_equal(tp_edit_remove_subscription(edit, "ok", NULL), TP_OK);
   assert_int_equal(tp_edit_remove_subscription(edit, "gate", NULL), TP_OK);
@@ -374,7 +374,7 @@ TEST(policies_that_do_not_go_together_are_refused) {
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     world *w = peopled();
-    for (int disabled = 0; disabled <= 1; disabled++) { /* a disabled one must be sound as well */
+    for (int disabled = 0; disabled <= 1; disabled++) { /* a disabled subscription must be sound as well */
       tp_edit *edit = edit_of(w);
       tp_handler modest = handler_of("modest");
       modest.capabilities = TP_CAPABILITY_EMIT_AUDIT;
@@ -692,7 +692,7 @@ TEST(an_older_shorter_descriptor_is_read_as_far_as_it_goes) {
     tp_subscription sub;
     unsigned char bytes[sizeof(tp_subscription)];
   } old;
-  memset(&old, 0xEE, sizeof old); /* what lies after its end is not read */
+  memset(&old, 0xEE, sizeof old); /* the library does not read what lies after the end of the struct */
   memset(&old, 0, offsetof(tp_subscription, execution));
   old.sub.struct_size = offsetof(tp_subscription, execution);
   old.sub.id = "old";
@@ -725,7 +725,7 @@ TEST(nothing_is_seen_before_the_commit_and_all_of_it_after) {
   assert_true(report.snapshot_hash == now->hash && now->hash != empty->hash);
   assert_non_null(now->plans[GATHER]);
   assert_non_null(now->plans[STOP]);
-  assert_null(empty->plans[GATHER]); /* who pinned the old one keeps it as it was */
+  assert_null(empty->plans[GATHER]); /* whoever pinned the old snapshot keeps it as it was */
   tp__snapshot_unpin(empty);
   tp__snapshot_unpin(now);
   world_close(w);
@@ -981,7 +981,7 @@ typedef struct curious {
 } curious;
 static void look_around(void *ctx) {
   curious *c = ctx;
-  tp__snapshot *snapshot = tp__registry_pin(c->w->registry); /* would never return under the registry's lock */
+  tp__snapshot *snapshot = tp__registry_pin(c->w->registry); /* hangs if the registry's lock is held here */
   c->version = snapshot->version;
   tp__snapshot_unpin(snapshot);
 }

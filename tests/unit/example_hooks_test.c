@@ -74,7 +74,7 @@ static void say(const world *w, const char *text) {
   tp_turn_result_free(result);
 }
 
-/* The drain waits for what is detached. */
+/* The drain waits for detached runs. */
 static void close_world(world *w, const tp_session_end *end) {
   assert_int_equal(tp_session_close_with(w->session, end, NULL, NULL, NULL), TP_OK);
   assert_int_equal(tp_runtime_drain(w->runtime, 60000, NULL, NULL), TP_OK);
@@ -109,7 +109,7 @@ TEST(calls_below_production_paths_are_denied) {
   assert_non_null(strstr(w.result, "Production paths are off-limits in this session."));
   assert_non_null(strstr(w.model->requests[1], "hook no-prod blocked the action: Production paths"));
   close_world(&w, NULL);
-  assert_string_equal(take_log("ability_usage.log"), ""); /* it did not run */
+  assert_string_equal(take_log("ability_usage.log"), ""); /* the hook did not run */
   assert_string_equal(take_log("archive.log"), "s ended: closed, last turn completed\n");
 }
 

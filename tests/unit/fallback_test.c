@@ -268,7 +268,7 @@ TEST(a_provider_that_is_down_is_skipped_until_it_answers_again) {
   assert_string_equal(found.text, "breaker opened a: 4 requests in a row failed: it is asked again in 3600000 ms;");
   breakers->rows[0].open_until_ns = 1; /* an hour later */
   assert_says(&w, "I am b");
-  assert_int_equal(w.models[0]->asked, 5); /* once, and it is open again */
+  assert_int_equal(w.models[0]->asked, 5); /* the model was asked once more, and its breaker is open again */
   breakers->rows[0].open_until_ns = 1;
   replies[0] = (reply){.text = "I am a"};
   assert_says(&w, "I am a");
@@ -317,17 +317,17 @@ TEST(a_breaker_counts_failures_in_a_row_and_tries_once_per_interval) {
   assert_int_equal(tp__breakers_init(&breakers, &allocator, 2, 10), TP_OK);
   const int64_t ms = TP__NS_PER_MS;
   assert_int_equal(tp__breaker_failed(&breakers, "p", 1 * ms), 0);
-  assert_false(tp__breaker_answered(&breakers, "p")); /* it was not open */
+  assert_false(tp__breaker_answered(&breakers, "p")); /* the breaker was not open */
   assert_int_equal(tp__breaker_failed(&breakers, "p", 2 * ms), 0);
   assert_true(tp__breaker_admits(&breakers, "p", 2 * ms));
   assert_int_equal(tp__breaker_failed(&breakers, "p", 3 * ms), 2);
-  assert_int_equal(tp__breaker_failed(&breakers, "p", 3 * ms), 0); /* it is open already */
+  assert_int_equal(tp__breaker_failed(&breakers, "p", 3 * ms), 0); /* the breaker is open already */
   assert_false(tp__breaker_admits(&breakers, "p", 13 * ms - 1));
   assert_true(tp__breaker_admits(&breakers, "q", 13 * ms - 1));
   assert_true(tp__breaker_admits(&breakers, NULL, 13 * ms - 1));
   assert_true(tp__breaker_admits(&breakers, "p", 13 * ms));
-  assert_false(tp__breaker_admits(&breakers, "p", 13 * ms)); /* one alone */
-  assert_true(tp__breaker_admits(&breakers, "p", 23 * ms));  /* it never ended */
+  assert_false(tp__breaker_admits(&breakers, "p", 13 * ms)); /* only one probe is admitted */
+  assert_true(tp__breaker_admits(&breakers, "p", 23 * ms));  /* the probe never ended */
   assert_true(tp__breaker_answered(&breakers, "p"));
   assert_true(tp__breaker_admits(&breakers, "p", 23 * ms));
   tp__breakers_fini(&breakers);

@@ -23,7 +23,7 @@ static tp_runtime *runtime;
 static tp_session *session;
 static char root[128], answer[ANSWER_SIZE];
 static tp_tool_result_kind answer_kind;
-static tp_text called, with; /* what the model asks for next */
+static tp_text called, with; /* the tool call that the model asks for next */
 static size_t tools_shown;
 
 static void on_event(void *ctx, const tp_event *event) {
@@ -161,7 +161,7 @@ static size_t entries_of(const char *name) {
   return count;
 }
 
-/* A directory with root in it, and a secret beside that. */
+/* Makes a directory with root in it, and a secret beside root. */
 static int prepare(void **state) {
   if (make_directory(state) != 0) return -1;
   snprintf(root, sizeof root, "%s/root", directory);

@@ -135,7 +135,7 @@ static void load_more_than_there_is(play *p) {
   e->position = e->count = 100000;
 }
 static void give_a_position_twice(play *p) { event_of(p, FLEET_APPEND, FLEET_DONE)->position--; }
-/* A turn that stood still, and goes on when another one has had the session. */
+/* A turn that stood still goes on after another turn has had the session. */
 static void go_on(play *p, fleet_kind kind) {
   fleet_event late = *event_of(p, kind, FLEET_DONE);
   late.fence--;

@@ -78,7 +78,7 @@ TEST(host_without_engine_workers_keeps_inline_handlers_on_its_thread) {
 
 /* ---- several at once ---- */
 
-/* Each of two handlers waits until the other one runs: on one thread they would wait for ever. */
+/* Each of two handlers waits until the other one runs. On one thread they would wait for ever. */
 static tp_answer meet(void *ctx, tp_call *call) {
   latch *here = ctx;
   (void)call;

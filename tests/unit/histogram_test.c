@@ -66,7 +66,7 @@ TEST(percentiles_are_within_the_stated_error) {
         case 2: /* two humps far apart */
           values[i] = (int64_t)(d % 100) + (d & 1024 ? 3000000 : 250);
           break;
-        default: /* a few large ones among many small */
+        default: /* a few large values among many small ones */
           values[i] = d % 1000 == 0 ? (int64_t)(d >> 20) : (int64_t)(d >> 54);
           break;
       }

@@ -69,7 +69,7 @@ static tp_session *open_session(tp_runtime *runtime, const char *tenant, const c
   return session;
 }
 
-/* Without a model it fails, and leaves its message and an end mark. */
+/* Runs a turn without a model. It fails, and leaves its message and an end mark. */
 static void say(tp_session *session) {
   tp_turn_request request = {.struct_size = sizeof request, .text = TEXT("hello")};
   assert_int_equal(tp_turn_run(session, &request, NULL, NULL), TP_OK);
@@ -166,7 +166,7 @@ TEST(what_is_refused_is_not_taken_and_not_referenced) {
   assert_int_equal(tp_session_open(runtime, &options, &second, &fault), TP_ERR_USAGE);
   assert_non_null(strstr(fault.message, "shared_history"));
   options.history = NULL;
-  options.id = "s"; /* which is open */
+  options.id = "s"; /* a session with this id is open */
   assert_int_equal(tp_session_open(runtime, &options, &second, &fault), TP_ERR_BUSY);
   assert_null(second);
   close_session(session);
@@ -259,7 +259,7 @@ static tp_status live_on(long allocations) {
   if (status != TP_OK) return status;
   status = tp_history_share(&counting, history, &shared, NULL);
   if (status != TP_OK) {
-    tp_history_free(history); /* it was not taken */
+    tp_history_free(history); /* the runtime did not take the history */
     return status;
   }
   char names[256] = "";
@@ -295,7 +295,7 @@ enum { APPENDS_MAX = 32 };
 
 typedef struct later {
   tp_token tokens[APPENDS_MAX];
-  tp_text texts[APPENDS_MAX]; /* of the first message of each batch: borrowed till its token is completed */
+  tp_text texts[APPENDS_MAX]; /* the text of the first message of each batch, borrowed until its token is completed */
   latch begun;
   pthread_mutex_t mutex;
   int count;
@@ -487,7 +487,7 @@ TEST(turn_begins_its_append_where_it_could_wait_for_it) {
 
 typedef struct slow {
   tp_token tokens[APPENDS_MAX];
-  const tp_history_load *requests[APPENDS_MAX]; /* borrowed till the token is completed */
+  const tp_history_load *requests[APPENDS_MAX]; /* these are borrowed until the token is completed */
   latch begun;
   pthread_mutex_t mutex;
   int count;
@@ -709,7 +709,7 @@ TEST(load_that_does_not_answer_ends_at_the_limit_of_its_turn) {
   latch_wait(&l.s.begun, 2);
   assert_int_equal(tp_history_complete_load(l.s.tokens[1], TP_OK, NULL, 0, NULL, NULL), TP_OK);
   expect(&l, TP_TURN_COMPLETED, TP_OK, NULL);
-  assert_string_equal(l.model->requests[0], "S<>U<hello>"); /* nothing of the late answer */
+  assert_string_equal(l.model->requests[0], "S<>U<hello>"); /* the request has nothing of the late answer */
   end(&l);
 }
 

@@ -17,7 +17,7 @@ typedef struct world {
   WORLD;
 } world;
 
-/* Its answer never comes. */
+/* A handler whose answer never comes. */
 static tp_answer wait_for_ever(void *ctx, tp_call *call) {
   tp_token token;
   (void)ctx;

@@ -191,7 +191,7 @@ TEST(without_space_a_job_waits_for_it_as_one_does_that_is_stored_by_its_turn) {
   stop();
 }
 
-/* What may be in the store already is not called cancelled. */
+/* A job that may already be in the store is not reported as cancelled. */
 TEST(a_turn_that_is_cancelled_waits_for_the_store) {
   submitted all[TURNS];
   start(0, true, (tp_subscription){0});

@@ -15,13 +15,13 @@ typedef struct notes {
   char text[512];
   latch runs;
   latch *waits_for;
-  int fails; /* so many times */
+  int fails; /* the job fails so many times */
   bool retryable;
   tp_caller caller;
   uint32_t last_attempt;
   uint64_t job_id;
   char key[256];
-  bool same_key; /* in every attempt */
+  bool same_key; /* the key was the same in every attempt */
   int running, running_max;
 } notes;
 
@@ -107,7 +107,7 @@ TEST(jobs_of_a_session_run_in_order_and_of_several_at_once) {
   post(a, "a3");
   latch_wait(&n.runs, 1);
   post(b, "b1");
-  latch_wait(&n.runs, 2); /* b's runs beside a's first */
+  latch_wait(&n.runs, 2); /* b's job runs beside a's first one */
   assert_string_equal(n.text, "a1 b1 ");
   assert_int_equal(tp_jobs_wait(runtime, "a", 20, NULL), TP_ERR_TIMEOUT);
   latch_hit(&leave);
@@ -193,10 +193,10 @@ typedef enum postpone_way { BY_CALL, BY_TOKEN, BY_TOKEN_LATER, INLINE_CALL, INLI
 
 typedef struct fickle_row {
   postpone_way way;
-  int postpones, fails; /* so many runs are postponed, and then so many fail retryable */
+  int postpones, fails; /* so many runs are postponed, and after them so many fail and may be tried again */
   uint32_t attempts;
   uint64_t limit_ms; /* tp_runtime_options.job_postpone_ms */
-  /* what comes of it */
+  /* the expected result */
   int runs;
   uint32_t last_attempt;
   bool is_dead;
@@ -450,7 +450,7 @@ TEST(dead_letter_is_listed_redriven_and_discarded) {
   assert_int_equal(tp_job_redrive(runtime, dead.id, NULL), TP_OK);
   assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);
   assert_string_equal(n.text, "x x x ");
-  assert_int_equal(jobs_of(runtime).count, 0); /* it succeeded */
+  assert_int_equal(jobs_of(runtime).count, 0); /* the job succeeded */
   n.fails = 1;
   post(session, "y");
   assert_int_equal(tp_jobs_wait(runtime, "s", 30000, NULL), TP_OK);

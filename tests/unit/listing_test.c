@@ -131,7 +131,7 @@ TEST(disabled_one_is_shown_with_what_it_would_be) {
   const tp_subscription_info *info = &s.infos[2];
   assert_true(info->disabled);
   assert_false(info->killed);
-  assert_true(info->sequential); /* by its alias */
+  assert_true(info->sequential); /* the subscription is found by its alias */
   assert_string_equal(info->alias, "inOrder");
   assert_int_equal(info->order, 0);
   assert_int_equal(info->level, -1);

@@ -169,7 +169,7 @@ TEST(the_question_that_is_asked_again_does_not_recall_itself) {
   assert_lacks(recalled, "Which colour");
 }
 
-/* A word is no sentence: it stands in many messages that say something else. */
+/* A single word is no sentence. It stands in many messages that say something else. */
 TEST(a_short_text_stands_there_only_as_a_message_of_its_own) {
   enter("one");
   say("t1", "Blue locker.");

@@ -55,7 +55,7 @@ static void put(world *w, uint32_t scope, uint32_t step) {
   assert_int_equal(tp__memory_put(w->alone[scope], &scopes[scope], &memory, NULL), TP_OK);
 }
 
-/* The same one of both, by its place from the newest. */
+/* Forgets the same memory in both stores. It is chosen by its place from the newest. */
 static void forget(world *w, uint32_t scope) {
   tp__memory_list shared = {0}, alone = {0};
   assert_int_equal(tp__memory_newest(w->shared, &scopes[scope], 0, 8, &shared), TP_OK);

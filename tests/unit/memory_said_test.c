@@ -11,7 +11,7 @@ enum { TURNS = 60, LONG_ENOUGH = TP__MEMORY_SAID_MIN / 2 }; /* each turn leaves 
 
 typedef struct look {
   tp__memory_said *said;
-  tp__memory_said_view held; /* that an earlier call did not give back */
+  tp__memory_said_view held; /* a view that an earlier call did not give back */
   bool holds, failed;
   uint64_t hashed; /* by the last call */
   size_t settled, count;

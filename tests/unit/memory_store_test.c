@@ -83,7 +83,7 @@ static int64_t put_in(const tp__memory_scope *scope, const char *session, const 
   return id;
 }
 
-/* In a session of its own: it has no neighbours. */
+/* Puts a line into a session of its own, where it has no neighbours. */
 static int64_t put(const char *turn, const char *text) { return put_in(&home, turn, turn, text); }
 
 static void assert_text(tp_text text, const char *expected) {
@@ -91,7 +91,7 @@ static void assert_text(tp_text text, const char *expected) {
     fail_msg("\"%.*s\" is not \"%s\"", (int)text.size, text.data, expected);
 }
 
-/* The turns of a list, each with a blank behind it. */
+/* The turns of a list, each with a blank after it. */
 static const char *turns_of(tp__memory_list *list) {
   static char turns[1024];
   turns[0] = '\0';
@@ -1161,7 +1161,7 @@ static void hand_over(int number) {
   for (int i = 0; i < 2; i++) memories[i].said_ms = 1683554160000;
   tp__memory_keeping *keeping = tp__memory_keeping_new(store, &home, memories, 2);
   assert_non_null(keeping);
-  memset(turn, 'x', sizeof turn); /* it is copied */
+  memset(turn, 'x', sizeof turn); /* the store has copied the turn */
   memset(first, 'x', sizeof first);
   tp__memory_keep_later(keeping, end_of_handed, (uint64_t)number);
 }

@@ -88,7 +88,7 @@ static tp_status try_merge(uint32_t phase, tp_fault *fault) {
 
 static void merge_in(uint32_t phase) { assert_int_equal(try_merge(phase, NULL), TP_OK); }
 
-/* So many bytes of a letter. */
+/* A text of this many bytes, all of one letter. */
 static const char *long_text(char letter, size_t size) {
   char *text = tp__arena_alloc(&arena, size + 1);
   memset(text, letter, size);

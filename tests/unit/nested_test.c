@@ -20,11 +20,11 @@ typedef struct world {
   uint32_t calls;        /* that "go N" is answered by; 0: one */
   bool in_itself;        /* nested turns are run in the session "root" */
   bool submits;          /* the tool defers and submits the turn */
-  bool on_thread;        /* also then: on a handler thread */
-  bool is_late;          /* another thread submits the turn, by the token */
+  bool on_thread;        /* with submits: the tool's function runs on a handler thread */
+  bool is_late;          /* another thread submits the turn, with the token */
   latch *entered, *goes; /* the tool hits the one and waits for the other */
-  latch *late_goes;      /* what the other thread waits for */
-  latch submitted;       /* it has submitted, or was refused */
+  latch *late_goes;      /* the other thread waits for it */
+  latch submitted;       /* the other thread has submitted the turn, or was refused */
   latch nested_over;     /* a submitted one has ended */
   _Atomic int sessions, inside, inside_most, hook_runs;
   _Atomic tp_status refusal;       /* what the last nested turn that was not run was refused with */
@@ -107,7 +107,7 @@ static void nested_ended(void *ctx, const tp_turn_result *result) {
   free(d);
 }
 
-/* What another thread submits when the function of the tool has returned. */
+/* What another thread submits after the function of the tool has returned. */
 typedef struct late_turn {
   deferred *of;
   tp_session *session;
@@ -469,7 +469,7 @@ TEST(a_handler_runs_one_in_which_it_is_subscribed) {
   close_world(&w);
 }
 
-/* As ask_subagent(), without waiting. */
+/* Like ask_subagent(), but without waiting. */
 static void subagent_ended(void *ctx, const tp_turn_result *result) {
   deferred *d = ctx;
   const tp_outcome done = {.struct_size = sizeof done, .kind = TP_ANSWER_DONE};

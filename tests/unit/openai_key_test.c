@@ -191,7 +191,7 @@ TEST_WITH(a_planted_key_is_found_nowhere, NULL, NULL) {
   (void)tp_runtime_audit(p->runtime, 0, look_at_audit, p);
   assert_true(p->received_size > 1000);
   assert_null(strstr(p->received, KEY));
-  assert_non_null(strstr(endpoint_request(p->endpoint, 0), KEY)); /* it was sent */
+  assert_non_null(strstr(endpoint_request(p->endpoint, 0), KEY)); /* the key was sent */
   provider_close(p);
 }
 
@@ -251,7 +251,7 @@ TEST_WITH(planted_headers_queries_and_passwords_are_found_nowhere, NULL, NULL) {
   for (size_t n = 0; n < COUNT(secrets) - 1; n++) assert_null(strstr(p->received, secrets[n]));
   assert_non_null(strstr(p->received, "wrong: [key]. ([key])"));
   assert_non_null(strstr(p->received, "it leads to http://[key]@h/[key], and"));
-  assert_non_null(strstr(endpoint_request(proxy, 0), "hd-planted-1111")); /* it was sent */
+  assert_non_null(strstr(endpoint_request(proxy, 0), "hd-planted-1111")); /* the key was sent */
   assert_non_null(strstr(endpoint_request(proxy, 0), "sig=sig%2Fplanted=3333"));
   provider_close(p);
   endpoint_close(proxy);

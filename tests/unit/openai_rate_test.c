@@ -22,7 +22,7 @@ TEST(a_sixth_goes_at_once_and_the_rest_in_its_turn) {
   assert_int_equal(tp__openai_rate_take(&rate, 1, 0), 0);
   assert_near(tp__openai_rate_take(&rate, 1, 0), 5 * S);
   assert_near(tp__openai_rate_take(&rate, 1, 1 * S), 10 * S);
-  tp__openai_rate_give(&rate, 1); /* it was cancelled */
+  tp__openai_rate_give(&rate, 1); /* the request was cancelled */
   assert_near(tp__openai_rate_take(&rate, 1, 2 * S), 10 * S);
   assert_int_equal(tp__openai_rate_take(&rate, 1, 600 * S), 600 * S);
   assert_int_equal(tp__openai_rate_take(&rate, 1, 600 * S), 600 * S);
@@ -51,7 +51,7 @@ TEST(a_request_over_the_limit_waits_and_can_be_cancelled) {
   tp_openai_stats stats = {.struct_size = sizeof stats};
   assert_completed(provider_turn(p, NULL), "Hello, w\xc3\xb6rld");
   provider_submit(p, NULL);
-  while (stats.requests_started < 2) { /* it is with the I/O thread */
+  while (stats.requests_started < 2) { /* the request is with the I/O thread */
     assert_int_equal(tp_openai_stats_get(&stats), TP_OK);
     sleep_ms(1);
   }
@@ -62,7 +62,7 @@ TEST(a_request_over_the_limit_waits_and_can_be_cancelled) {
   const tp_turn_result *result = provider_turn(p, &hurried);
   const char *in = strstr(result->reason.data, "would be sent in ");
   assert_non_null(in);
-  assert_true(atoi(in + strlen("would be sent in ")) <= 60000); /* what was cancelled is not waited for */
+  assert_true(atoi(in + strlen("would be sent in ")) <= 60000); /* nothing waits for a cancelled request */
   assert_int_equal(endpoint_count(p->endpoint, &p->endpoint->request_count), 1);
   provider_close(p);
 }

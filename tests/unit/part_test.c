@@ -104,7 +104,7 @@ TEST(a_part_has_a_line_that_names_it) {
   assert_string_equal(line, "image a b (6 bytes)");
   url.name = (tp_text)T("\xc3\xa4\xc3\xa4");
   assert_int_equal(tp_part_describe(&url, cut, sizeof cut), strlen("image \xc3\xa4\xc3\xa4 (6 bytes)"));
-  assert_string_equal(cut, "image \xc3\xa4"); /* not half a character */
+  assert_string_equal(cut, "image \xc3\xa4"); /* the cut leaves no half of a character */
   assert_int_equal(tp_part_describe(&PART(.kind = TP_PART_IMAGE), line, sizeof line), 0);
   assert_string_equal(line, "");
 }
