@@ -35,7 +35,7 @@ RAW = {('tp_tool_call', 'arguments'): 'malformed'}
 # Members that a binding sets itself, or that only the library reads.
 OWN = {'struct_size', 'ctx', 'data', 'inbox', 'allocator', 'turn', 'copied', 'id_count', 'ids', 'phases', 'phase_count'}
 # Structs with callbacks: the binding makes them.
-TAKEN = {'tp_tool', 'tp_model', 'tp_history', 'tp_store', 'tp_memory_embedder'}
+TAKEN = {'tp_tool', 'tp_model', 'tp_history', 'tp_store', 'tp_memory_embedder', 'tp_memory_store'}
 
 
 def enum_values(enums, name):

@@ -254,8 +254,7 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
   size_t count = 0;
-  tp__lock_acquire(&store->mutex);
-  must(tp__memory_index_get(store, &scope, &index) == TP_OK && index, "no index");
+  must(tp__memory_index_use(store, &scope, &index) == TP_OK && index, "no index");
   int rc = tp__memory_score(store, index, &(tp__memory_question){.text = text}, SIZE_MAX, &scored, &count);
   must(rc == SQLITE_OK, "not scored");
   for (size_t i = 0; i < count; i++) {
@@ -268,7 +267,7 @@ static void write_features(tp__memory_store *store, tp_text text, const float he
     fwrite(scored[i].parts, sizeof(float), TP__MEMORY_PART_COUNT, features);
     tp__memory_list_fini(&one);
   }
-  tp__lock_release(&store->mutex);
+  tp__memory_index_release(store, index);
   sqlite3_free(scored);
 }
 

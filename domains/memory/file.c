@@ -47,6 +47,27 @@ tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fau
   return status;
 }
 
+tp_status tp_memory_open_store(const tp_memory_store *store, const char *name, tp_memory **ret_memory,
+                               tp_fault *fault) {
+  if (!store || !name || !ret_memory)
+    return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_open_store: store, name and ret_memory are needed");
+  tp_memory *memory = sqlite3_malloc64(sizeof *memory);
+  char *copy = sqlite3_mprintf("%s", name);
+  tp_status status = memory && copy ? TP_OK : tp__refuse(fault, TP_ERR_NO_MEMORY, name, "no memory to open %s", name);
+  if (status == TP_OK) {
+    *memory = (tp_memory){.path = copy};
+    status = tp__memory_store_over(store, &memory->store, fault);
+  }
+  if (status == TP_OK) {
+    tp__memory_store_own(memory->store, store);
+    *ret_memory = memory;
+    return TP_OK;
+  }
+  sqlite3_free(copy);
+  sqlite3_free(memory);
+  return status;
+}
+
 void tp_memory_close(tp_memory *memory) {
   if (!memory) return;
   tp__memory_store_close(memory->store);

@@ -649,6 +649,9 @@ static tp_status read_memory_options(const tp_memory_options *theirs, tp_memory_
   if (status != TP_OK) return status;
   if (memcmp(ours->reserved_, (uint8_t[sizeof ours->reserved_]){0}, sizeof ours->reserved_) != 0)
     return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_options.reserved_ must be zero");
+  if (ours->store && (ours->path || ours->async))
+    return tp__refuse(fault, TP_ERR_USAGE, ours->path,
+                      "tp_memory_options.store keeps the memories: path and async are for a file, leave them out");
   if (ours->recall_max <= TP__MEMORY_RECALL_MAX) return TP_OK;
   return tp__refuse(fault, TP_ERR_USAGE, NULL, "recall_max is %u, and a turn takes at most %d entries",
                     (unsigned)ours->recall_max, TP__MEMORY_RECALL_MAX);
@@ -740,7 +743,8 @@ static tp_status domain_new(const tp_memory_options *options, const tp_memory_em
   domain->keep_secrets = options->keep_secrets;
   domain->recall_floor = options->recall_floor;
   domain->recall_max = options->recall_max ? options->recall_max : TP__MEMORY_RECALL_MAX;
-  tp_status status = tp__memory_store_open(options->path, &domain->store, fault);
+  tp_status status = options->store ? tp__memory_store_over(options->store, &domain->store, fault)
+                                    : tp__memory_store_open(options->path, &domain->store, fault);
   if (status == TP_OK) {
     if (options->index_bytes_max) tp__memory_store_bound_indexes(domain->store, options->index_bytes_max);
     status = tp__memory_tools_init(domain);
@@ -821,6 +825,7 @@ tp_status tp_memory_register(tp_edit *edit, const tp_memory_options *options, tp
   if (status == TP_OK) { /* must be set before any handler can be destroyed */
     domain->embedder.destroy = embedder.destroy;
     if (ours.model) domain->model.destroy = ours.model->destroy;
+    if (ours.store) tp__memory_store_own(domain->store, ours.store);
   }
   domain_unref(domain);
   return status;

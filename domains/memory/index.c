@@ -202,7 +202,11 @@ static int on_token(void *ctx, int flags, const char *token, int size, int start
 
 int tp__memory_stems(tp__memory_store *store, tp_text text, tp__memory_stem_fn on_word, void *ctx) {
   stem_walk walk = {text, on_word, ctx};
-  return store->tokenizer.xTokenize(store->stemmer, &walk, FTS5_TOKENIZE_DOCUMENT, text.data, (int)text.size, on_token);
+  tp__lock_acquire(&store->mutex);
+  int rc =
+      store->tokenizer.xTokenize(store->stemmer, &walk, FTS5_TOKENIZE_DOCUMENT, text.data, (int)text.size, on_token);
+  tp__lock_release(&store->mutex);
+  return rc;
 }
 
 /* ---- what a line is ---- */
@@ -400,19 +404,37 @@ static int take_index_line(tp__memory_store *store, tp__memory_index *index, con
 
 /* ---- the indexes of a store ---- */
 
-static void index_free(tp__memory_index *index) {
-  for (size_t i = 0; i < index->term_capacity; i++) sqlite3_free(index->terms[i].postings);
-  sqlite3_free(index->terms);
-  sqlite3_free(index->sessions);
-  sqlite3_free(index->lines);
-  sqlite3_free(index->links);
-  sqlite3_free(index->passages);
-  sqlite3_free(index->days);
-  sqlite3_free(index->scratch);
-  sqlite3_free(index->passage_scratch);
-  sqlite3_free(index->session_scratch);
+/* Keeps whose it is, and its places among the indexes. */
+static void index_empty(tp__memory_index *index) {
+  const tp__memory_index had = *index;
+  for (size_t i = 0; i < had.term_capacity; i++) sqlite3_free(had.terms[i].postings);
+  sqlite3_free(had.terms);
+  sqlite3_free(had.sessions);
+  sqlite3_free(had.lines);
+  sqlite3_free(had.links);
+  sqlite3_free(had.passages);
+  sqlite3_free(had.days);
+  sqlite3_free(had.scratch);
+  sqlite3_free(had.passage_scratch);
+  sqlite3_free(had.session_scratch);
   names_fini(&index->terms_names);
   names_fini(&index->session_names);
+  *index =
+      (tp__memory_index){.older = had.older,
+                         .newer = had.newer,
+                         .in_bucket = had.in_bucket,
+                         .is_used = had.is_used,
+                         .counted = had.counted,
+                         .owner = had.owner,
+                         .names = had.names,
+                         .mark.struct_size = sizeof had.mark,
+                         .bytes = sizeof *index + had.owner.tenant.size + had.owner.kind.size + had.owner.name.size,
+                         .first_said_day = INT32_MAX,
+                         .last_said_day = INT32_MIN};
+}
+
+static void index_free(tp__memory_index *index) {
+  index_empty(index);
   sqlite3_free(index->names);
   sqlite3_free(index);
 }
@@ -438,23 +460,26 @@ static bool is_of(const tp__memory_index *index, const tp__memory_scope *scope) 
          tp__same(index->owner.name, scope->name);
 }
 
-/* Takes the index of a scope out of the lists; NULL when there is none. The cost does not depend on the number of
- * indexes. */
-static tp__memory_index *take_out(tp__memory_store *store, const tp__memory_scope *scope) {
-  tp__memory_index **at = scope_bucket(store, scope);
-  while (*at && !is_of(*at, scope)) at = &(*at)->in_bucket;
-  tp__memory_index *index = *at;
-  if (!index) return NULL;
+static tp__memory_index *find_index(tp__memory_store *store, const tp__memory_scope *scope) {
+  tp__memory_index *index = *scope_bucket(store, scope);
+  while (index && !is_of(index, scope)) index = index->in_bucket;
+  return index;
+}
+
+/* What that costs does not depend on how many there are. */
+static void take_out(tp__memory_store *store, tp__memory_index *index) {
+  tp__memory_index **at = scope_bucket(store, &index->owner);
+  while (*at != index) at = &(*at)->in_bucket;
+  assert(*at == index);
   *at = index->in_bucket;
   *(index->newer ? &index->newer->older : &store->indexes) = index->older;
   *(index->older ? &index->older->newer : &store->oldest_index) = index->newer;
   index->in_bucket = index->older = index->newer = NULL;
   store->index_bytes -= index->counted;
   index->counted = 0;
-  return index;
 }
 
-/* Updates the count of bytes of the index that was used last, which may have grown. */
+/* One may have grown while it was used. */
 static void count_bytes(tp__memory_store *store, tp__memory_index *index) {
   store->index_bytes += index->bytes - index->counted;
   index->counted = index->bytes;
@@ -487,80 +512,113 @@ static void index_check(const tp__memory_index *index) {
 #endif
 
 static tp__memory_index *index_new(const tp__memory_scope *scope) {
-  const size_t size = scope->tenant.size + scope->kind.size + scope->name.size + 1;
   tp__memory_index *index = sqlite3_malloc64(sizeof *index);
-  char *names = sqlite3_malloc64(size), *next = names;
+  char *names = sqlite3_malloc64(scope->tenant.size + scope->kind.size + scope->name.size + 1), *next = names;
   if (!index || !names) {
     sqlite3_free(index);
     sqlite3_free(names);
     return NULL;
   }
-  *index = (tp__memory_index){.mark.struct_size = sizeof index->mark,
-                              .names = names,
-                              .bytes = sizeof *index + size,
-                              .first_said_day = INT32_MAX,
-                              .last_said_day = INT32_MIN};
+  *index = (tp__memory_index){.names = names};
   index->owner.tenant = tp__memory_put_text(&next, scope->tenant);
   index->owner.kind = tp__memory_put_text(&next, scope->kind);
   index->owner.name = tp__memory_put_text(&next, scope->name);
+  index_empty(index);
   return index;
 }
 
 /** An index that is updated from the rows of the table. */
 typedef struct taking {
   tp__memory_store *store;
-  const tp__memory_scope *scope;
-  tp__memory_index *index; /* NULL: there was no memory */
-  bool is_anew, was_anew;  /* is_anew: the index must be built anew; was_anew: that was begun */
+  tp__memory_index *index;
+  bool is_anew, was_anew; /* what the index had is void; that was seen to */
   int rc;
 } taking;
 
-static bool begin_anew(taking *t) {
-  if (!t->is_anew || t->was_anew) return true;
+static void begin_anew(taking *t) {
+  assert(t->index->is_used);
+  if (!t->is_anew || t->was_anew) return;
   t->was_anew = true;
-  if (t->index->line_count == 0) return true;
-  index_free(t->index);
-  t->index = index_new(t->scope);
-  if (!t->index) t->rc = SQLITE_NOMEM;
-  return t->index != NULL;
+  if (t->index->line_count > 0) index_empty(t->index);
 }
 
 static bool take_entry(void *ctx, const tp_memory_entry *entry) {
   taking *t = ctx;
-  if (begin_anew(t)) t->rc = take_index_line(t->store, t->index, entry);
+  begin_anew(t);
+  t->rc = take_index_line(t->store, t->index, entry);
   return t->rc == SQLITE_OK;
 }
 
-/* @return TP_OK with an index that is up to date; or without one, when nothing was ever kept in the scope. */
+/* @return TP_OK with an index that is up to date, or with one whose mark has no scope: nothing was ever kept. */
 static tp_status take_up(taking *t) {
   const tp_memory_store *rows = &t->store->rows;
-  const tp_memory_scope owner = tp__memory_owner_of(t->scope);
+  const tp_memory_scope owner = tp__memory_owner_of(&t->index->owner);
   const tp_memory_mark had = t->index->mark;
   tp_memory_mark mark = {.struct_size = sizeof mark};
   tp_status status = rows->news(rows->ctx, &owner, &had, &t->is_anew, take_entry, t, &mark, NULL);
-  if (status == TP_OK) (void)begin_anew(t); /* also when the scope is empty now */
+  if (status == TP_OK) begin_anew(t); /* also where nothing is left */
   if (t->rc != SQLITE_OK) status = tp__sqlite_status(t->rc);
   if (status == TP_OK) t->index->mark = mark;
   return status;
 }
 
-tp_status tp__memory_index_get(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_index **ret_index) {
-  TP__LOCKED(&store->mutex);
-  if (store->indexes) count_bytes(store, store->indexes);
-  taking t = {.store = store, .scope = scope, .index = take_out(store, scope)};
+/* Of a scope, made where there is none: it is the caller's until it is released. @return NULL without memory. */
+static tp__memory_index *claim_index(tp__memory_store *store, const tp__memory_scope *scope) {
+  tp__memory_index *index;
+  tp__lock_acquire(&store->mutex);
+  while ((index = find_index(store, scope)) && index->is_used) tp__lock_condition_wait(&store->released, &store->mutex);
+  if (index) take_out(store, index);
+  else index = index_new(scope);
+  if (index) {
+    index->is_used = true;
+    put_in(store, index);
+  }
+  tp__lock_release(&store->mutex);
+  return index;
+}
+
+/* The first one was used last, and stays. */
+static void keep_bound(tp__memory_store *store) {
+  for (tp__memory_index *index = store->oldest_index; index && index != store->indexes;) {
+    tp__memory_index *newer = index->newer;
+    if (store->index_bytes <= store->index_bytes_max) return;
+    if (!index->is_used) {
+      take_out(store, index);
+      index_free(index);
+    }
+    index = newer;
+  }
+}
+
+static void give_up_index(tp__memory_store *store, tp__memory_index *index) {
+  assert(index->is_used);
+  tp__lock_acquire(&store->mutex);
+  take_out(store, index);
+  tp__lock_condition_broadcast(&store->released);
+  tp__lock_release(&store->mutex);
+  index_free(index);
+}
+
+tp_status tp__memory_index_use(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_index **ret_index) {
+  taking t = {.store = store, .index = claim_index(store, scope)};
   *ret_index = NULL;
-  if (!t.index) t.index = index_new(scope);
   if (!t.index) return TP_ERR_NO_MEMORY;
   tp_status status = take_up(&t);
   if (status != TP_OK || t.index->mark.scope == 0) {
-    if (t.index) index_free(t.index);
+    give_up_index(store, t.index);
     return status;
   }
   TP__CHECK(index_check(t.index));
-  put_in(store, t.index);
-  /* The first index is in use and stays. */
-  while (store->index_bytes > store->index_bytes_max && store->oldest_index != store->indexes)
-    index_free(take_out(store, &store->oldest_index->owner));
   *ret_index = t.index;
   return TP_OK;
+}
+
+void tp__memory_index_release(tp__memory_store *store, tp__memory_index *index) {
+  tp__lock_acquire(&store->mutex);
+  assert(index->is_used);
+  index->is_used = false;
+  count_bytes(store, index);
+  keep_bound(store);
+  tp__lock_condition_broadcast(&store->released);
+  tp__lock_release(&store->mutex);
 }

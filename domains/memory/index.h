@@ -2,9 +2,8 @@
  *
  * index: the postings of one scope in memory. The table of functions is the durable source. An index is built from it
  * on first use, and later takes the memories that were added. When any process changed or deleted a memory, it is built
- * anew. The
- * indexes of a store hold at most index_bytes_max together; the least recently used one is freed first. All of it is
- * used under the store's mutex. */
+ * anew. The indexes of a store hold at most index_bytes_max together; the least recently used one is freed first. One
+ * thread at a time uses an index, and holds no lock meanwhile, because a table may wait for a server. */
 #ifndef TP__MEMORY_INDEX_H
 #define TP__MEMORY_INDEX_H
 
@@ -84,6 +83,7 @@ typedef struct tp__memory_index {
   struct tp__memory_index *older, *newer; /* the indexes that were used before and after it */
   struct tp__memory_index *in_bucket;     /* the next index in the bucket */
   size_t counted;                         /* the bytes of it that are counted in store->index_bytes */
+  bool is_used;                           /* a thread uses it; only this thread may read or change the rest */
   tp__memory_scope owner;                 /* its texts are stored in names */
   char *names;
   tp_memory_mark mark; /* up to where it has the rows of the table */
@@ -110,10 +110,11 @@ typedef struct tp__memory_index {
   size_t bytes;                          /* about how many bytes it uses */
 } tp__memory_index;
 
-/** Returns the up-to-date index of a scope. It is valid until the next call.
- *  @param ret_index  NULL: nothing was ever kept in the scope.
+/** Returns the up-to-date index of a scope. Other threads wait for it until it is released.
+ *  @param ret_index  NULL: nothing was ever kept in the scope, and nothing is to be released.
  *  @return TP_OK; TP_ERR_NO_MEMORY; what the table of functions returns. */
-tp_status tp__memory_index_get(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_index **ret_index);
+tp_status tp__memory_index_use(tp__memory_store *store, const tp__memory_scope *scope, tp__memory_index **ret_index);
+void tp__memory_index_release(tp__memory_store *store, tp__memory_index *index);
 /** Frees all indexes of a store. */
 void tp__memory_indexes_free(tp__memory_store *store);
 
@@ -121,7 +122,8 @@ void tp__memory_indexes_free(tp__memory_store *store);
  *  2^64. */
 uint64_t tp__memory_hash(tp_text text);
 
-/** Calls on_word for each word of a text, with its stem; a result of on_word other than SQLITE_OK ends the walk. */
+/** Calls on_word, under the store's mutex, for each word of a text, with its stem; a result of on_word other than
+ *  SQLITE_OK ends the walk. */
 typedef int (*tp__memory_stem_fn)(void *ctx, tp_text stem, tp_text word);
 int tp__memory_stems(tp__memory_store *store, tp_text text, tp__memory_stem_fn on_word, void *ctx);
 

@@ -16,14 +16,21 @@ size_t tp__memory_cut(tp_text text, size_t max) {
   return max;
 }
 
-/** The state of a recall. */
+/** A memory that was found: what is wanted of the index, which is released before the texts are read. */
+typedef struct found_line {
+  int64_t id;
+  size_t from; /* where its words are densest, in its text */
+} found_line;
+
+/** What a recall works with. */
 typedef struct look {
   tp__memory_store *store;
-  const tp__memory_index *index;
-  const tp__memory_scored *scored;
-  size_t count, at; /* at: the index of the memory that was read last */
   const tp__memory_question *asked;
-  double *parts; /* NULL: the parts are not wanted */
+  int64_t scope;
+  const tp__memory_scored *scored;
+  found_line *lines; /* of each */
+  size_t count, at;  /* which of them was read last */
+  double *parts;     /* NULL: they are not wanted */
   tp__memory_gathering into;
 } look;
 
@@ -38,18 +45,14 @@ static size_t cut_at_word(tp_text text, size_t max) {
   return end > 0 && is_query_space(text.data[end]) ? end : size;
 }
 
-/* Shortens a text to an excerpt, which begins where the searched words are densest. A neighbour without such words is
- * cut after its beginning. An ellipsis replaces what is left out. The excerpt is shorter than the text, so it fits into
- * the text's block. */
-static void shorten(const look *l, const tp__memory_scored *scored, tp__memory *memory) {
+/* The excerpt begins where the words are densest; that of a neighbour, which has none, is its head. An ellipsis stands
+ * for what is left out. The excerpt is shorter than the text, whose block is kept. */
+static void shorten(size_t from, tp__memory *memory) {
   static const char ellipsis[] = "\xE2\x80\xA6";
   enum { MARK = sizeof ellipsis - 1, EXCERPT = TP__MEMORY_RECALL_TEXT_MAX - 2 * MARK };
   tp_text text = memory->text;
   char *into = (char *)text.data;
   if (text.size <= TP__MEMORY_RECALL_TEXT_MAX) return;
-  const tp__memory_line *line = &l->index->lines[scored->line];
-  size_t from = l->index->passages[line->passage + scored->passage];
-  assert(scored->passage < line->passage_count);
   if (from > text.size - EXCERPT) from = text.size - EXCERPT;
   while (from > 0 && ((unsigned char)text.data[from] & 0xC0) == 0x80) from--;
   if (from <= MARK) from = 0;
@@ -78,14 +81,14 @@ static void write_parts(const tp__memory_scored *scored, double *into) {
 static bool take_back(void *ctx, const tp_memory_entry *entry) {
   look *l = ctx;
   tp__memory_list *list = l->into.list;
-  while (l->at < l->count && l->index->lines[l->scored[l->at].line].id != entry->id) l->at++;
+  while (l->at < l->count && l->lines[l->at].id != entry->id) l->at++;
   assert(l->at < l->count);
   if (!tp__memory_gather_entry(&l->into, entry)) return false;
   const tp__memory_scored *scored = &l->scored[l->at];
   tp__memory *memory = &list->items[list->count - 1];
   memory->rank = rank_of(scored->score);
   if (l->parts) write_parts(scored, l->parts + (list->count - 1 - l->into.before) * TP__MEMORY_PART_COUNT);
-  shorten(l, scored, memory);
+  shorten(l->lines[l->at].from, memory);
   return true;
 }
 
@@ -94,22 +97,36 @@ static tp_status fetch_back(look *l) {
   if (l->count == 0) return TP_OK;
   int64_t *ids = sqlite3_malloc64(l->count * sizeof *ids);
   if (!ids) return TP_ERR_NO_MEMORY;
-  for (size_t i = 0; i < l->count; i++) ids[i] = l->index->lines[l->scored[i].line].id;
-  tp_status status = rows->get(rows->ctx, l->index->mark.scope, ids, l->count, take_back, l, NULL);
+  for (size_t i = 0; i < l->count; i++) ids[i] = l->lines[i].id;
+  tp_status status = rows->get(rows->ctx, l->scope, ids, l->count, take_back, l, NULL);
   sqlite3_free(ids);
   return status;
 }
 
-static tp_status search_locked(look *l, const tp__memory_scope *scope, size_t max) {
-  TP__LOCKED(&l->store->mutex);
+static tp_status note_lines(look *l, const tp__memory_index *index) {
+  if (l->count == 0) return TP_OK;
+  l->lines = sqlite3_malloc64(l->count * sizeof *l->lines);
+  if (!l->lines) return TP_ERR_NO_MEMORY;
+  for (size_t i = 0; i < l->count; i++) {
+    const tp__memory_line *line = &index->lines[l->scored[i].line];
+    assert(l->scored[i].passage < line->passage_count);
+    l->lines[i] = (found_line){line->id, index->passages[line->passage + l->scored[i].passage]};
+  }
+  return TP_OK;
+}
+
+static tp_status search(look *l, const tp__memory_scope *scope, size_t max) {
   tp__memory_index *index = NULL;
   tp__memory_scored *scored = NULL;
-  tp_status status = tp__memory_index_get(l->store, scope, &index);
+  tp_status status = tp__memory_index_use(l->store, scope, &index);
   if (status != TP_OK || !index) return status;
-  l->index = index;
+  l->scope = index->mark.scope;
   status = tp__sqlite_status(tp__memory_score(l->store, index, l->asked, max, &scored, &l->count));
   l->scored = scored;
+  if (status == TP_OK) status = note_lines(l, index);
+  tp__memory_index_release(l->store, index);
   if (status == TP_OK) status = fetch_back(l);
+  sqlite3_free(l->lines);
   sqlite3_free(scored);
   return status;
 }
@@ -118,10 +135,7 @@ tp_status tp__memory_recall_explained(tp__memory_store *store, const tp__memory_
                                       const tp__memory_question *asked, size_t max, tp__memory_list *list,
                                       double *ret_parts) {
   look l = {.store = store, .asked = asked, .parts = ret_parts, .into = tp__memory_gather(list)};
-  tp__lock_acquire(&store->mutex);
-  tp_status status = search_locked(&l, scope, max);
-  tp__lock_release(&store->mutex);
-  return tp__memory_gathered(&l.into, status);
+  return tp__memory_gathered(&l.into, search(&l, scope, max));
 }
 
 tp_status tp__memory_recall(tp__memory_store *store, const tp__memory_scope *scope, tp_text text, size_t max,
@@ -162,12 +176,10 @@ tp_status tp__memory_is_related(tp__memory_store *store, tp_text a, tp_text b, b
   int rc = SQLITE_OK;
   tp__memory_terms_of(a, &first);
   tp__memory_terms_of(b, &second);
-  tp__lock_acquire(&store->mutex);
   for (size_t i = 0; rc == SQLITE_OK && i < first.count; i++)
     rc = tp__memory_stems(store, first.items[i], note_stem, &seen);
   for (size_t i = 0; rc == SQLITE_OK && i < second.count; i++)
     rc = tp__memory_stems(store, second.items[i], look_for_stem, &seen);
-  tp__lock_release(&store->mutex);
   if (rc == SQLITE_OK) *ret_related = seen.shared || first.count == 0 || second.count == 0;
   return tp__sqlite_status(rc);
 }

@@ -34,6 +34,7 @@ static void store_free(tp__memory_store *store) {
   tp__memory_indexes_free(store);
   if (store->stemmer) store->tokenizer.xDelete(store->stemmer);
   sqlite3_close(store->db);
+  tp__lock_condition_fini(&store->released);
   tp__lock_fini(&store->mutex);
   sqlite3_free(store);
 }
@@ -44,6 +45,7 @@ static tp_status store_new(tp__memory_store **ret_store, tp_fault *fault) {
   memset(store, 0, sizeof *store);
   store->index_bytes_max = TP__MEMORY_INDEX_BYTES_MAX;
   tp__lock_init(&store->mutex, TP__LOCK_memory_index);
+  tp__lock_condition_init(&store->released);
   int rc = sqlite3_open_v2(":memory:", &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
   if (rc == SQLITE_OK) rc = make_stemmer(store);
   if (rc == SQLITE_OK) {
@@ -71,6 +73,32 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
 
 tp_status tp__memory_store_open_read_only(const char *path, tp__memory_store **ret_store, tp_fault *fault) {
   return open_store(path, true, ret_store, fault);
+}
+
+static bool is_whole(const tp_memory_store *s) {
+  return s->put && s->put_later && s->put_facts && s->news && s->get && s->list && s->facts && s->scopes && s->erase &&
+         s->vectors_missing && s->vectors_put && s->vectors && s->destroy;
+}
+
+static void leave_to_caller(void *ctx) { (void)ctx; }
+
+void tp__memory_store_own(tp__memory_store *store, const tp_memory_store *rows) {
+  assert(store->rows.ctx == rows->ctx && store->rows.destroy == leave_to_caller);
+  store->rows.destroy = rows->destroy;
+}
+
+tp_status tp__memory_store_over(const tp_memory_store *theirs, tp__memory_store **ret_store, tp_fault *fault) {
+  tp_memory_store rows;
+  tp__memory_store *store = NULL;
+  tp_status status = tp__struct_read(&rows, sizeof rows, theirs, "tp_memory_store", fault);
+  if (status != TP_OK) return status;
+  if (!is_whole(&rows)) return tp__refuse(fault, TP_ERR_USAGE, NULL, "tp_memory_store lacks a function: give all");
+  status = store_new(&store, fault);
+  if (status != TP_OK) return status;
+  store->rows = rows;
+  store->rows.destroy = leave_to_caller;
+  *ret_store = store;
+  return TP_OK;
 }
 
 void tp__memory_store_close(tp__memory_store *store) {

@@ -7,7 +7,7 @@
 #ifndef TP__MEMORY_STORE_H
 #define TP__MEMORY_STORE_H
 
-#include "turnphase/base.h"
+#include "turnphase/memory_store.h"
 
 typedef struct tp__memory_store tp__memory_store;
 
@@ -54,7 +54,12 @@ tp_status tp__memory_store_open(const char *path, tp__memory_store **ret_store, 
 /** Opens a store for reading only: functions that write return TP_ERR_STORE_READONLY. @return as
  *  tp__sqlite_open_read_only(). */
 tp_status tp__memory_store_open_read_only(const char *path, tp__memory_store **ret_store, tp_fault *fault);
-/** Closes the store after all submitted texts are written. Accepts NULL. */
+/** Over a table of functions, which is copied; closing the store does not destroy it until tp__memory_store_own().
+ *  @return TP_OK; TP_ERR_VERSION, TP_ERR_USAGE for one that is not whole; TP_ERR_NO_MEMORY. */
+tp_status tp__memory_store_over(const tp_memory_store *rows, tp__memory_store **ret_store, tp_fault *fault);
+/** From now on the table is the store's. */
+void tp__memory_store_own(tp__memory_store *store, const tp_memory_store *rows);
+/** After all that was handed over is written. Accepts NULL. */
 void tp__memory_store_close(tp__memory_store *store);
 /** From now on writes do not wait for the disk (tp_memory_options.async). Call it before other threads use the
  *  store. */

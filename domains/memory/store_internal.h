@@ -11,7 +11,6 @@
 #include "runtime/base/check.h"
 #include "support/lock.h"
 #include "support/text.h"
-#include "turnphase/memory_store.h"
 
 enum { TP__MEMORY_INDEX_BUCKETS = 1024 };
 
@@ -20,6 +19,7 @@ struct tp__memory_store {
   tp_memory_store rows; /* the table of functions that stores the memories */
   size_t index_bytes_max;
   tp__lock mutex;
+  tp__lock_condition released; /* of an index */
   /* ---- under mutex */
   sqlite3 *db;              /* in memory, without tables: for its stemmer and its JSON functions */
   fts5_tokenizer tokenizer; /* FTS5's tokenizer, with English stems */

@@ -52,6 +52,9 @@ typedef struct tp_memory_embedder {
   uint32_t batch_max;
 } tp_memory_embedder;
 
+/** Which keeps the memories in place of a file: turnphase/memory_store.h. */
+struct tp_memory_store;
+
 /** Zero means default. Strings are copied. */
 typedef struct tp_memory_options {
   size_t struct_size;
@@ -94,6 +97,9 @@ typedef struct tp_memory_options {
   bool async;
   /** Must be zero. */
   uint8_t reserved_[2];
+  /** Keeps the memories; copied, and taken, on success only. path must be NULL then, and async false: TP_ERR_USAGE.
+   *  NULL: a file. */
+  const struct tp_memory_store *store;
 } tp_memory_options;
 
 /** Opens the file and adds to the edit:
@@ -167,6 +173,12 @@ typedef struct tp_memory_query {
  *  @return TP_OK; TP_ERR_STORE…, TP_ERR_IO with the path in the fault; TP_ERR_USAGE without a path;
  *          TP_ERR_NO_MEMORY. Threads: any. */
 TP_API tp_status tp_memory_open(const char *path, tp_memory **ret_memory, tp_fault *fault) TP_MUST_USE;
+/** The same over a store.
+ *  @param store  copied, and taken, on success only: tp_memory_close() destroys it.
+ *  @param name   names it in faults: a path, or a database.
+ *  @return TP_OK; TP_ERR_USAGE, TP_ERR_VERSION for a wrong store; TP_ERR_NO_MEMORY. Threads: any. */
+TP_API tp_status tp_memory_open_store(const struct tp_memory_store *store, const char *name, tp_memory **ret_memory,
+                                      tp_fault *fault) TP_MUST_USE;
 /** Closes it. Accepts NULL. Threads: any, once no other call uses it. */
 TP_API void tp_memory_close(tp_memory *memory);
 

@@ -6,6 +6,7 @@
 #ifndef TURNPHASE_POSTGRES_H
 #define TURNPHASE_POSTGRES_H
 
+#include "turnphase/memory_store.h"
 #include "turnphase/questions.h"
 #include "turnphase/sessions.h"
 #include "turnphase/store.h"
@@ -117,6 +118,18 @@ typedef struct tp_postgres_store_options {
  *  Threads: any.   Blocks: on the server. */
 TP_API tp_status tp_postgres_store(tp_postgres *postgres, const tp_postgres_store_options *options,
                                    tp_store **ret_store, tp_fault *fault) TP_MUST_USE;
+
+/* ---- memories ------------------------------------------------------------------------------------------------ */
+
+/** The memories in the database, for tp_memory_options.store and tp_memory_open_store(): hosts with the same database
+ *  recall what any of them kept. A call waits for the server: one round trip to keep or to delete, one for what is new
+ *  of a scope, one for the texts that are recalled. What waits at the same time, of any sessions, is kept in one
+ *  transaction. What is kept is committed with synchronous_commit on; a commit that was not acknowledged is done again,
+ *  and keeps nothing twice. What is deleted is gone from every table; PostgreSQL has copies in its files until VACUUM,
+ *  and in its log, its standbys and backups as long as these are kept. TP_ERR_USAGE on the database's own thread.
+ *  @param ret_store  the caller sets its struct_size. Its destroy ends the reference that it has.
+ *  @return TP_OK; TP_ERR_USAGE; TP_ERR_VERSION; TP_ERR_NO_MEMORY.   Threads: any.   Blocks: no. */
+TP_API tp_status tp_postgres_memory(tp_postgres *postgres, tp_memory_store *ret_store, tp_fault *fault) TP_MUST_USE;
 
 /* ---- questions to people --------------------------------------------------------------------------------------- */
 

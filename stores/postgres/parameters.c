@@ -39,6 +39,8 @@ void tp__pg_parameter_set_int(tp__pg_parameters *p, int index, int64_t value) {
   put_number(&p->values[index], (uint64_t)value, INT_BYTES);
 }
 
+void tp__pg_parameter_bool(tp__pg_parameters *p, bool value) { put_number(next(p), value, 1); }
+
 void tp__pg_parameter_text(tp__pg_parameters *p, tp_text text) { tp__bytes_put_text(next(p), text); }
 
 tp__bytes *tp__pg_parameter_array(tp__pg_parameters *p, tp__pg_type type, size_t count) {

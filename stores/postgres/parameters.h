@@ -32,6 +32,7 @@ void tp__pg_parameters_fini(tp__pg_parameters *parameters);
 void tp__pg_parameter_int(tp__pg_parameters *parameters, int64_t value);
 /** Replaces a number that was put before. */
 void tp__pg_parameter_set_int(tp__pg_parameters *parameters, int index, int64_t value);
+void tp__pg_parameter_bool(tp__pg_parameters *parameters, bool value);
 void tp__pg_parameter_text(tp__pg_parameters *parameters, tp_text text);
 /** Begins an array of count elements. @return where the caller must put exactly these. */
 tp__bytes *tp__pg_parameter_array(tp__pg_parameters *parameters, tp__pg_type type, size_t count);

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "stores/postgres/memory.h"
 #include "stores/postgres/news.h"
 #include "stores/postgres/records.h"
 #include "stores/postgres/request.h"
@@ -119,9 +120,9 @@ static tp_status open_connection(tp_postgres *pg, const tp_postgres_options *opt
   return status;
 }
 
-/* The history is first, so that every transaction locks sessions before all other rows. */
-static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, &tp__pg_records_class,
-                                              &tp__pg_news_class, NULL};
+/* Sessions are locked before all else: every transaction locks in the order of the classes. */
+static const tp__pg_class *const classes[] = {&tp__pg_history_class, &tp__pg_request_class, &tp__pg_memory_class,
+                                              &tp__pg_records_class, &tp__pg_news_class,    NULL};
 
 static tp_status open_target(tp_postgres *pg, const tp_postgres_options *options, tp_fault *fault) {
   PGconn *connection = NULL;

@@ -61,6 +61,13 @@ const PGresult *tp__pg_request_rows(const tp__pg_request *r, int statement) {
   return r->asked[statement].rows;
 }
 
+void tp__pg_request_clear_rows(tp__pg_request *r) {
+  for (int i = 0; i < r->count; i++) {
+    PQclear(r->asked[i].rows);
+    r->asked[i].rows = NULL;
+  }
+}
+
 void tp__pg_request_fini(tp__pg_request *r) {
   for (int i = 0; i < r->count; i++) {
     tp__heap_string_free(r->asked[i].sql);
@@ -72,16 +79,14 @@ void tp__pg_request_fini(tp__pg_request *r) {
 
 /* ---- on the pool's thread ---- */
 
-static tp__pg_request *request_of(const tp__pg_flight *f, size_t index) {
+static tp__pg_request *request_of(const tp__pg_class *class, const tp__pg_flight *f, size_t index) {
   tp__pg_work *work = f->works[index];
-  return work->class == &tp__pg_request_class ? (tp__pg_request *)(void *)work : NULL; /* the work is its first
-                                                                                          member */
+  return work->class == class ? (tp__pg_request *)(void *)work : NULL; /* the work comes first */
 }
 
-static bool build_requests(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
-  (void)ctx, (void)lane;
+bool tp__pg_requests_build(const tp__pg_class *class, tp__pg_flight *f) {
   for (size_t i = 0; i < f->count; i++) {
-    tp__pg_request *r = request_of(f, i);
+    tp__pg_request *r = request_of(class, f, i);
     for (int s = 0; r && s < r->count; s++) {
       tp__pg_asked *asked = &r->asked[s];
       if (asked->doubt >= 0) tp__pg_parameter_set_int(&asked->parameters, asked->doubt, r->work.in_doubt);
@@ -91,11 +96,10 @@ static bool build_requests(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
   return true;
 }
 
-/* The request takes the answers. */
-static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
-  (void)ctx, (void)lane;
+/* The answers are the request's from here on. */
+void tp__pg_requests_settle(const tp__pg_class *class, tp__pg_flight *f) {
   for (size_t i = 0; i < f->count; i++) {
-    tp__pg_request *r = request_of(f, i);
+    tp__pg_request *r = request_of(class, f, i);
     for (int s = 0; r && s < r->count; s++) {
       tp__pg_asked *asked = &r->asked[s];
       assert(!asked->rows && asked->index >= 0);
@@ -103,6 +107,16 @@ static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
       f->answers[asked->index] = NULL;
     }
   }
+}
+
+static bool build_requests(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
+  (void)ctx, (void)lane;
+  return tp__pg_requests_build(&tp__pg_request_class, f);
+}
+
+static void settle(void *ctx, tp__pg_lane lane, tp__pg_flight *f) {
+  (void)ctx, (void)lane;
+  tp__pg_requests_settle(&tp__pg_request_class, f);
 }
 
 const tp__pg_class tp__pg_request_class = {.build = build_requests, .settle = settle};

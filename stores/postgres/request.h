@@ -43,6 +43,12 @@ tp_status tp__pg_request_run(tp__pg_request *request, tp_fault *fault);
 bool tp__pg_request_submit(tp__pg_request *request);
 /** The answer of a statement, by its number from 0. */
 const PGresult *tp__pg_request_rows(const tp__pg_request *request, int statement);
+/** For settle, before the request is sent again. */
+void tp__pg_request_clear_rows(tp__pg_request *request);
 void tp__pg_request_fini(tp__pg_request *request);
+
+/** What build and settle of a class do whose works are requests. */
+bool tp__pg_requests_build(const tp__pg_class *class, tp__pg_flight *flight);
+void tp__pg_requests_settle(const tp__pg_class *class, tp__pg_flight *flight);
 
 #endif

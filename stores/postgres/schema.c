@@ -18,6 +18,10 @@
  * (record_values.h), whose queried members are columns. running is of turns that have not ended.
  * died: processes that died, each with the place of the last turn that had ended then. flush: always empty.
  * task, question: as their functions say (tasks.c, questions.c).
+ * memory_scope: one row per (tenant, kind, name) that memories are kept for, found by key_hash; last is its highest id,
+ * changes counts replaced texts, replaced facts and deletions. memory: what is kept; one with a subject is a fact.
+ * memory_vector, memory_embedded: its vectors, whose scale are the bits of a double, and up to which id there are all.
+ * memory_erased: deletions of the last hour, each with its number and what it counted (memory.c).
  * Tenants and names compare by their bytes, whatever the locale of the database, and whatever its next version. */
 #include "stores/postgres/schema.h"
 
@@ -127,8 +131,27 @@ static const char *const version_4[] = {
     "ALTER TABLE @.job_ended ADD COLUMN tenant bytea NOT NULL DEFAULT '', ADD COLUMN session bytea NOT NULL DEFAULT ''",
     NULL};
 
+static const char *const version_5[] = {
+    "CREATE TABLE @.memory_scope (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, key_hash bytea NOT NULL UNIQUE,"
+    " tenant bytea NOT NULL, kind bytea NOT NULL, name bytea NOT NULL, memories bigint NOT NULL, last bigint NOT NULL,"
+    " changes bigint NOT NULL) WITH (fillfactor = 70)",
+    "CREATE TABLE @.memory (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, scope bigint NOT NULL, key_hash bytea"
+    " NOT NULL, said_ms bigint NOT NULL, session bytea NOT NULL, turn bytea NOT NULL, part bytea NOT NULL, text bytea"
+    " NOT NULL, subject bytea NOT NULL, replaced_ms bigint NOT NULL, replaced_by bigint NOT NULL,"
+    " UNIQUE (scope, key_hash)) WITH " OLD_GO,
+    "CREATE INDEX memory_of_scope ON @.memory (scope, id)",
+    "CREATE INDEX memory_fact ON @.memory (scope, replaced_ms) WHERE subject <> ''",
+    "CREATE INDEX memory_replaced_by ON @.memory (replaced_by) WHERE replaced_by <> 0",
+    "CREATE TABLE @.memory_embedded (scope bigint PRIMARY KEY, embedder bytea NOT NULL, upto bigint NOT NULL)",
+    "CREATE TABLE @.memory_vector (memory bigint PRIMARY KEY, scope bigint NOT NULL, scale bigint NOT NULL, bytes bytea"
+    " NOT NULL) WITH " OLD_GO,
+    "CREATE INDEX memory_vector_scope ON @.memory_vector (scope, memory)",
+    "CREATE TABLE @.memory_erased (batch bigint PRIMARY KEY, memories bigint NOT NULL, erased timestamptz NOT NULL)",
+    NULL};
+
 /** What upgrades the schema from each version to the next one. */
-static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1, version_2, version_3, version_4};
+static const char *const *const upgrades[TP__PG_SCHEMA_VERSION] = {version_1, version_2, version_3, version_4,
+                                                                   version_5};
 
 static const char read_version[] = "SELECT version::bigint FROM @.version WHERE id = 1";
 static const char lock_version[] = "SELECT version::bigint FROM @.version WHERE id = 1 FOR UPDATE";

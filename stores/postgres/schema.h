@@ -8,7 +8,7 @@
 
 #include "stores/postgres/connection.h"
 
-enum { TP__PG_SCHEMA_VERSION = 4 };
+enum { TP__PG_SCHEMA_VERSION = 5 };
 
 /** The statement with the schema's name in the place of each '@'. @return NULL without memory; tp__heap_string_free().
  *  @param quoted  as PQescapeIdentifier() gives it. */

@@ -51,9 +51,7 @@ void tp__pg_long_hash(tp_text text, unsigned char ret_hash[TP__PG_HASH_BYTES]) {
   finish_hash(&hash, ret_hash);
 }
 
-int64_t tp__pg_short_hash(const tp_text *texts, size_t count) {
-  unsigned char bytes[TP__PG_HASH_BYTES];
-  uint64_t number = 0;
+void tp__pg_texts_hash(const tp_text *texts, size_t count, unsigned char ret_hash[TP__PG_HASH_BYTES]) {
   tp__sha256 hash;
   tp__sha256_init(&hash);
   for (size_t i = 0; i < count; i++) {
@@ -62,7 +60,13 @@ int64_t tp__pg_short_hash(const tp_text *texts, size_t count) {
     tp__sha256_add(&hash, size, sizeof size);
     if (texts[i].size) tp__sha256_add(&hash, texts[i].data, texts[i].size);
   }
-  finish_hash(&hash, bytes);
+  finish_hash(&hash, ret_hash);
+}
+
+int64_t tp__pg_short_hash(const tp_text *texts, size_t count) {
+  unsigned char bytes[TP__PG_HASH_BYTES];
+  uint64_t number = 0;
+  tp__pg_texts_hash(texts, count, bytes);
   for (int i = 0; i < 8; i++) number = number << 8 | bytes[i];
   return (int64_t)number;
 }

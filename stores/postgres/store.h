@@ -46,6 +46,8 @@ extern const tp_store tp__pg_store_face;
 void tp__pg_store_hash(const tp__pg_store *store, tp_text content, unsigned char ret_hash[TP__PG_HASH_BYTES]);
 /** The SHA-256 of a text. */
 void tp__pg_long_hash(tp_text text, unsigned char ret_hash[TP__PG_HASH_BYTES]);
+/** Of texts with their sizes: other ones have another hash. */
+void tp__pg_texts_hash(const tp_text *texts, size_t count, unsigned char ret_hash[TP__PG_HASH_BYTES]);
 /** The first 8 bytes of the SHA-256 of texts, each with its length: for an index, since texts may be long. */
 int64_t tp__pg_short_hash(const tp_text *texts, size_t count);
 /** Whether a claim is of the history of this store's handle (tp_history_claim.origin). */

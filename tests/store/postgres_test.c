@@ -1061,7 +1061,7 @@ TEST(session_begins_with_the_past_of_another_one) {
   tp_postgres_close(database);
 }
 
-TEST(schema_of_the_version_before_is_upgraded_with_its_rows) {
+TEST(schema_of_an_earlier_version_is_upgraded_with_its_rows) {
   tp_store *store = NULL;
   tp_postgres *database = open_database(NULL);
   assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);
@@ -1070,7 +1070,9 @@ TEST(schema_of_the_version_before_is_upgraded_with_its_rows) {
   tp_postgres_close(database);
   run_sql(
       "ALTER TABLE @.job DROP COLUMN tenant, DROP COLUMN session;"
-      "ALTER TABLE @.job_ended DROP COLUMN tenant, DROP COLUMN session; UPDATE @.version SET version = 3");
+      "ALTER TABLE @.job_ended DROP COLUMN tenant, DROP COLUMN session;"
+      "DROP TABLE @.memory, @.memory_scope, @.memory_vector, @.memory_embedded, @.memory_erased;"
+      "UPDATE @.version SET version = 3");
   assert_int_equal(open_as(postgres_server.conninfo, true, &database, NULL), TP_ERR_STORE_SCHEMA);
   database = open_database(NULL);
   assert_int_equal(tp_postgres_store(database, NULL, &store, NULL), TP_OK);

@@ -647,12 +647,11 @@ TEST(each_score_is_the_sum_of_its_parts) {
   size_t count = 0;
   put_in(&home, "s1", "t1", "Anna: Did you buy a violin last week?");
   put_in(&home, "s1", "t2", "Bert: Three of them, in Oslo.");
-  tp__lock_acquire(&store->mutex);
-  assert_int_equal(tp__memory_index_get(store, &home, &index), TP_OK);
+  assert_int_equal(tp__memory_index_use(store, &home, &index), TP_OK);
   assert_int_equal(tp__memory_score(store, index, &(tp__memory_question){.text = text_of("Who bought a violin?")}, 8,
                                     &scored, &count),
                    SQLITE_OK);
-  tp__lock_release(&store->mutex);
+  tp__memory_index_release(store, index);
   assert_int_equal(count, 2);
   for (size_t i = 0; i < count; i++) {
     double sum = 0;
