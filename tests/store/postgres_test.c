@@ -743,6 +743,7 @@ TEST(what_there_is_of_a_session_is_listed_read_and_erased) {
   assert_int_equal(store->open(store->ctx, &owner, NULL), TP_OK);
   keep_session(store, history, "s");
   append_text(history, "t", odd_name, TP_OK, NULL);
+  assert_string_equal(list_named(database, NULL).name, "t"); /* the newest is the last */
   shown s = list_named(database, "s");
   assert_int_equal(s.sessions, 1);
   const tp_kept_session l = s.last;
@@ -967,6 +968,9 @@ TEST(session_of_which_turns_were_erased_goes_on_under_a_new_number) {
   uint64_t copied = 0;
   assert_int_equal(tp_postgres_session_fork(database, &fork, &copied, NULL), TP_OK);
   assert_int_equal(copied, 2);
+  const tp_kept_fork up_to_b = {.struct_size = sizeof fork, .session = "s", .new_session = "short", .turn = "b"};
+  assert_int_equal(tp_postgres_session_fork(database, &up_to_b, &copied, NULL), TP_OK);
+  assert_int_equal(copied, 1);
   /* The last turns go with their session. */
   assert_int_equal(erase_turns(database, (tp_kept_choice){.session = "s", .turns_before_unix_ms = INT64_MAX},
                                "yan: two\nfour\n", 0, &e),
@@ -983,6 +987,7 @@ TEST(session_of_which_turns_were_erased_goes_on_under_a_new_number) {
 TEST(jobs_and_tasks_go_with_their_turn_or_where_they_fit) {
   tp_history *history = NULL;
   tp_store *store = NULL;
+  tp_history_claim before, claim;
   tp_kept_erased e;
   tp_postgres *database = open_database(&history);
   const tp_task_record task = {.struct_size = sizeof task,
@@ -1011,13 +1016,36 @@ TEST(jobs_and_tasks_go_with_their_turn_or_where_they_fit) {
   assert_int_equal(erase_turns(database, (tp_kept_choice){.matching = "the needle"}, "the needle\n", 1, &e), TP_OK);
   assert_true(e.turns == 1 && e.rows == 2);
   assert_int_equal(list_named(database, "s").last.jobs, 2);
+  assert_int_equal(claim_as(history, 7, &before, NULL), TP_OK);
+  release_as(history, &before);
   assert_int_equal(erase_turns(database, (tp_kept_choice){.matching = "key of a task"}, "", 0, &e), TP_OK);
   assert_true(e.turns == 0 && e.rows == 1 && list_named(database, "s").last.tasks == 0);
-  assert_int_equal(count_of(history, "s"), 1);
+  assert_int_equal(claim_as(history, 7, &claim, NULL), TP_OK);
+  assert_true(claim.number == before.number && claim.position == 1); /* no message went */
+  release_as(history, &claim);
+  run_sql(
+      "INSERT INTO @.job_ended OVERRIDING SYSTEM VALUE SELECT id, id, 3, claim, attempt, attempts_max, backoff,"
+      " backoff_ms, limit_ms, phase, contract_version, reason, code, inserted_ms, claimable_ms, lease_end_ms,"
+      " ended_ms, postponed_ms, handler, subscription, idempotency_key, order_key, message, payload, key_hash,"
+      " order_hash, process, batch, mark, tenant, session FROM @.job WHERE idempotency_key = 'of none'::bytea;"
+      " DELETE FROM @.job WHERE idempotency_key = 'of none'::bytea;");
   assert_int_equal(erase_turns(database, (tp_kept_choice){.matching = "other"}, "other\n", 2, &e), TP_OK);
+  run_sql("SELECT 1 / (CASE WHEN (SELECT count(*) FROM @.job_key) = 0 THEN 1 ELSE 0 END)"); /* keys are free again */
   assert_int_equal(list_named(database, "s").sessions, 0);
-  insert_job_of(store, "s", "a", "of a"); /* its key is free again */
-  assert_int_equal(list_named(database, "s").last.jobs, 1);
+  append_turn(history, "", "zoe: of no turn"); /* a task of no turn is as near to it as can be */
+  append_turn(history, "a", "nobody's");
+  assert_int_equal(store->task_put(store->ctx, &task, NULL), TP_OK);
+  assert_int_equal(erase_turns(database, (tp_kept_choice){.person = "zoe"}, "zoe: of no turn\n", 0, &e), TP_OK);
+  assert_int_equal(e.turns_unknown, 1);
+  /* A turn runs by its record only: its history is elsewhere. */
+  run_sql(
+      "INSERT INTO @.process VALUES (99, 'x', clock_timestamp() + interval '1 hour', clock_timestamp());"
+      " INSERT INTO @.running (process, number, state, ended_unix_ms, tenant, agent, workspace, session, thread, turn,"
+      " task, run, value) VALUES (99, 1, 2, 0, '', '', '', 's', '', 'x', '', '', '')");
+  wrong = (tp_kept_choice){.struct_size = sizeof wrong, .session = "s"};
+  assert_int_equal(tp_postgres_sessions_erase(database, &wrong, NULL, NULL), TP_ERR_BUSY);
+  run_sql("DELETE FROM @.process WHERE id = 99");
+  assert_int_equal(tp_postgres_sessions_erase(database, &wrong, NULL, NULL), TP_OK);
   tp_store_free(store);
   tp_history_free(history);
   tp_postgres_close(database);
