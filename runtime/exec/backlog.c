@@ -105,7 +105,7 @@ static void settle_line_place(tp__attempt *attempt, tp__attempt_end end) {
   tp__jobs *jobs = jobs_of(e);
   uint32_t index = place->index;
   TP__OWNED(&e->turn->strand);
-  TP__ASSERT(end != TP__REFUSED && e->runs[index].attempt == attempt); /* it was never given to the pool */
+  TP__ASSERT(end != TP__REFUSED && e->runs[index].attempt == attempt); /* the node's call was never given to the pool */
   e->runs[index].attempt = NULL;
   e->now_ns = tp__now_ns();
   bool waits = end == TP__ANSWERED && tp__entry_detach_again(e, index, attempt->deadline_ns);

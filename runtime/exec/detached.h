@@ -11,12 +11,12 @@
 
 struct tp__backlog_place;
 
-/** How it ended. */
+/** How a detached run ended. */
 typedef struct tp__detached_end {
   tp_state state;
   tp_reason reason;
   uint32_t code;
-  bool was_called;     /* its handler */
+  bool was_called;     /* the handler was called */
   bool retryable;      /* by its handler's answer */
   bool gave_place;     /* for a job: its handler has deferred, and tp__jobs_place_given() was called */
   const char *message; /* may be NULL; borrowed */

@@ -472,7 +472,7 @@ static void run_ready(tp__entry *e) {
 
 static void advance(tp__entry *e) {
   TP__OWNED(&e->turn->strand);
-  TP__ASSERT(!e->ended); /* only this code ends an entry, and only once */
+  TP__ASSERT(!e->ended); /* only this code ends an entry, and it does so only once */
   if (e->running) return;
   e->running = true;
   do run_ready(e);
@@ -557,6 +557,6 @@ void tp__entry_release(tp__entry *e) {
     leave_block(e);
     return;
   }
-  if (e == e->turn->cached_entry) e->turn->cached_entry = NULL; /* others may still see it */
+  if (e == e->turn->cached_entry) e->turn->cached_entry = NULL; /* other threads may still see the entry */
   tp__entry_unref(e);
 }

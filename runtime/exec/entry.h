@@ -170,7 +170,7 @@ typedef struct tp__entry_spec {
   const tp_field *fields; /* copied unless the plan is all inline */
   uint32_t field_count;
   int64_t budget_ns;   /* 0: the plan's */
-  bool ignores_cancel; /* it runs on its own budget, whatever the turn's deadline */
+  bool ignores_cancel; /* the entry runs on its own budget, whatever the turn's deadline */
   bool detached_run;
   tp__entry_fn on_end;
   void (*on_run)(tp__entry *entry, uint32_t index);
@@ -220,7 +220,7 @@ static inline uint32_t tp__ready_first(tp__ready *ready) {
   return ready->low * 64 + (uint32_t)__builtin_ctzll(ready->bits[ready->low]);
 }
 
-/** Takes the first. */
+/** Takes the first ready index. */
 static inline uint32_t tp__ready_pop(tp__ready *ready) {
   uint32_t first = tp__ready_first(ready);
   ready->bits[ready->low] &= ready->bits[ready->low] - 1;
@@ -237,7 +237,7 @@ static inline uint32_t tp__ready_behind(const tp__ready *ready, uint32_t index, 
   return UINT32_MAX;
 }
 
-/** Takes one that is ready. */
+/** Takes this index, which is ready. */
 static inline void tp__ready_take(tp__ready *ready, uint32_t index) {
   TP__ASSERT(ready->count > 0 && (ready->bits[index / 64] >> index % 64 & 1));
   ready->bits[index / 64] &= ~(UINT64_C(1) << index % 64);

@@ -61,7 +61,7 @@ static __attribute__((noinline, cold)) void lay_out_from(tp__entry *e, uint32_t 
 static __attribute__((noinline, cold)) void leave_plan_order(tp__entry *e, uint32_t index, tp_answer kind,
                                                              int64_t ended_ns) {
   lay_out_from(e, index);
-  (void)tp__ready_pop(&e->ready); /* it is the first */
+  (void)tp__ready_pop(&e->ready); /* this node is the first ready one */
   e->is_call_set = false;
   e->now_ns = ended_ns;
   e->running = true;

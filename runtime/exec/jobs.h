@@ -37,7 +37,7 @@ typedef struct tp__jobs {
   /* of the thread alone */
   tp__link live;         /* claimed jobs; the store does not know their end yet */
   int64_t renew_at_ns;   /* while there are some */
-  bool renewal_failed;   /* that of some job did, and it was logged */
+  bool renewal_failed;   /* the renewal of some job has failed, and that was logged */
   int64_t poll_at_ns;    /* for a durable store: when the worker looks at it again even without news */
   int64_t recover_at_ns; /* for a durable store: when it is asked to recover the jobs of ended processes */
   bool recovery_failed;  /* the last one did, and it was logged */
@@ -48,7 +48,7 @@ typedef struct tp__jobs {
   bool watches;          /* the store calls tp__jobs_wake() when there may be new jobs */
   /* under mutex */
   tp__link ended;     /* jobs whose run has ended; the store does not know that yet */
-  tp__link waits;     /* those of tp__jobs_wait_submit() */
+  tp__link waits;     /* the waits of tp__jobs_wait_submit() */
   tp__link line;      /* entries that wait for space (backlog.h), in their order */
   tp__link inserts;   /* jobs that wait to be stored (job_insert.h), in their order */
   uint32_t inserting; /* threads that store some */
@@ -56,7 +56,7 @@ typedef struct tp__jobs {
   uint32_t wait_count;
   uint32_t running; /* jobs that are claimed, and whose end the store does not know yet */
   int32_t given;    /* of these, jobs that have deferred; for a moment it may be off by one */
-  uint32_t width;   /* how many are claimed for each thread */
+  uint32_t width;   /* how many jobs are claimed for each thread */
   uint64_t run_count, dead_count, refused_count, postponed_count;
   uint64_t shed_count;
   uint64_t interrupted_count; /* of the dead jobs, those whose last attempt was cancelled by a drain */

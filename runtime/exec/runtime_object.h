@@ -24,7 +24,7 @@ struct tp_runtime {
   tp_store store;
   const tp__layer_ops *layer_ops;
   tp__registry *registry;
-  char turn_prefix[22]; /* of generated ids: "turn-", 16 digits, "-" */
+  char turn_prefix[22]; /* the prefix of generated turn ids: "turn-", 16 digits, "-" */
   /* parts with a lock of their own */
   tp__thread_caches caches;
   tp__blocks blocks;
@@ -35,7 +35,7 @@ struct tp_runtime {
   tp__breaker_state breaker_state;
   void *layer;                /* the agent layer: set once by it */
   tp_store_owner owner;       /* set by the start, before the store is opened; never changes afterwards */
-  char boot_id[64];           /* of owner */
+  char boot_id[64];           /* the boot id of the owner */
   tp_breadcrumb *breadcrumbs; /* memory of the store, set by the start; NULL: the store has none (breadcrumb.h) */
   /* atomic */
   tp__a64 shed_logged_ns; /* relaxed: when a log line last said that turns are refused */
@@ -44,16 +44,16 @@ struct tp_runtime {
   tp__mutex mutex;
   tp__cond changed; /* a turn ended */
   /* under mutex */
-  tp__link turns;                       /* those not in the turn table */
+  tp__link turns;                       /* the turns that are not in the turn table */
   uint32_t turn_counts[TP__TURN_KINDS]; /* of these */
   bool refuses_detached;                /* a drain has waited for the last of them */
   bool store_opening, store_opened;
   bool audit_gives, audit_again; /* a thread passes audit rows to the store; and another row has come meanwhile */
   bool audit_added;              /* the host has added one */
-  tp__audit_cursor audit_cursor; /* that thread's */
+  tp__audit_cursor audit_cursor; /* used only by that thread */
   tp__thread *drain_thread;      /* the thread of a submitted drain; tp_runtime_free() joins it */
   struct tp__submitted_drain *pumped_drain; /* a submitted drain without a thread; NULL: none, or it has ended */
-  bool drain_submitted;                     /* there was one */
+  bool drain_submitted;                     /* a drain was submitted */
 };
 _Static_assert(offsetof(struct tp_runtime, state) == 0, "tp__runtime_state_of() finds it there");
 

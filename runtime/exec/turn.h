@@ -35,12 +35,12 @@ struct tp__turn {
   size_t block_size;                 /* size of the memory when it is no slot of the turn table */
   tp__message cancel_message;
   /* under the runtime's lock */
-  tp__link runtime_link; /* of a turn that is not in the turn table */
+  tp__link runtime_link; /* links a turn that is not in the turn table */
   /* These never change after begin, except the deadline, which the owner changes */
   struct tp_runtime *runtime;
   tp__snapshot *snapshot;
   int64_t deadline_ns;
-  uint64_t number; /* of this turn in the runtime */
+  uint64_t number; /* the number of this turn in the runtime */
   /* atomic */
   tp__a32 refs;
   tp__a32 open; /* for a turn in the table: 1 + kind from its begin to its end */
@@ -53,7 +53,7 @@ struct tp__turn {
   bool owes_quota; /* the quota is returned together with the slot (turn_table.c) */
   bool cleared;    /* tp__turn_clear() was called; false for a new slot */
   bool host_held;  /* for the agent layer: a thread of the host is the owner */
-  bool has_ids;    /* of its request or session */
+  bool has_ids;    /* the request or the session has ids */
   bool has_inbox;  /* inbox is set */
   bool is_named;   /* a turn without an id gets one from the owner when it begins to run */
   /* Owner only; the fields that entries read are written before the entries begin */
@@ -72,7 +72,7 @@ struct tp__turn {
   tp__turn *parent; /* for a nested turn, and detached runs of it: the turn whose attempt runs it; referenced until the
                       memory is freed */
   tp__turn *origin; /* for a detached run that a turn began: that turn, referenced likewise */
-  char own_id[48];  /* of a turn that was given none */
+  char own_id[48];  /* the id of a turn that was given none */
   tp_text ids[TP_ID_COUNT];
   tp_text mode;
   tp_text caller_job, triggered_by, environment; /* of the request; like the ids */

@@ -185,7 +185,7 @@ static tp_status take_turn_locked(tp_runtime *runtime, tp__thread_cache *cache, 
   turn->snapshot = tp__pins_take(&cache->pins);
   turn->number = next_number_locked(runtime, cache);
   turn->owes_quota = true;
-  TP__ASSERT(tp__a32_load_relaxed(&turn->refs) == 0 && tp__a32_load_relaxed(&turn->open) == 0); /* it was free */
+  TP__ASSERT(tp__a32_load_relaxed(&turn->refs) == 0 && tp__a32_load_relaxed(&turn->open) == 0); /* the slot was free */
   TP__CHECK(cache_check_locked(cache, tp__runtime_turn_table(runtime)));
   tp__a32_store_relaxed(&turn->open, 1 + (uint32_t)kind); /* the lock publishes it to a drain */
   return TP_OK;

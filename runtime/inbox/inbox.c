@@ -22,8 +22,8 @@ struct tp_inbox {
   bool is_signalled;           /* the descriptor is set, or a put that has released the mutex is about to set it */
   tp__link waiting;            /* tp__inbox_item, oldest first */
   tp__link line;               /* work that found the inbox full; it comes in when other work is taken */
-  uint32_t count, event_count; /* of what may be refused */
-  uint32_t note_count;         /* of the rest: ends, cancels, destroys */
+  uint32_t count, event_count; /* numbers of items that may be refused */
+  uint32_t note_count;         /* number of all other items: ends, cancels, destroys */
   bool is_closed;
 };
 

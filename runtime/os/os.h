@@ -280,7 +280,7 @@ void tp__pollable_fini(tp__pollable *pollable);
 void tp__pollable_set(tp__pollable *pollable);
 /** @return false when the flag was not set. */
 bool tp__pollable_clear(tp__pollable *pollable);
-/** The descriptor; -1 in the simulator, which has none. */
+/** The descriptor to poll; -1 in the simulator, which has no descriptors. */
 int tp__pollable_fd(const tp__pollable *pollable);
 
 /* ---- threads ---- */
@@ -326,15 +326,15 @@ static inline void tp__inside_enter(tp__inside *frame, const void *of, void *doi
   here->inside = frame;
 }
 static inline void tp__inside_leave(const tp__inside *frame) { tp__here_get()->inside = frame->outer; }
-/** Whether it is inside of anything. */
+/** Whether the thread is inside of anything. */
 static inline bool tp__inside_any(void) { return tp__here_get()->inside != NULL; }
-/** Whether it is inside of this. */
+/** Whether the thread is inside of this object. */
 static inline bool tp__inside_is_of(const void *of) {
   const tp__inside *frame = tp__here_get()->inside;
   while (frame && frame->of != of) frame = frame->outer;
   return frame != NULL;
 }
-/** Whether it does that inside of this. */
+/** Whether the thread does that inside of this object. */
 static inline bool tp__inside_does(const void *of, const void *doing) {
   const tp__inside *frame = tp__here_get()->inside;
   while (frame && !(frame->of == of && frame->doing == doing)) frame = frame->outer;

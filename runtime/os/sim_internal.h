@@ -35,8 +35,8 @@ enum { TP__SIM_FIBERS_MAX = 1024, TP__SIM_PCT_DEPTH_MAX = 16 };
 typedef enum tp__fiber_state {
   TP__FIBER_RUNNABLE = 0,
   TP__FIBER_LOCKS = 1, /* waits for a mutex */
-  TP__FIBER_WAITS = 2, /* on a condition */
-  TP__FIBER_JOINS = 3, /* for a thread's end */
+  TP__FIBER_WAITS = 2, /* the fiber waits on a condition */
+  TP__FIBER_JOINS = 3, /* the fiber waits for the end of a thread */
   TP__FIBER_SLEEPS = 4,
   TP__FIBER_ENDED = 5
 } tp__fiber_state;
@@ -44,7 +44,7 @@ typedef enum tp__fiber_state {
 typedef struct tp__fiber {
   /* sim_fiber.c's */
   ucontext_t context; /* where the fiber begins; under a sanitizer, where it is now */
-  jmp_buf jump;       /* where it is, once entered */
+  jmp_buf jump;       /* where the fiber is, once entered */
   bool entered;
   char *stack; /* NULL: none yet, or the host's own */
   const void *stack_bottom;
@@ -60,7 +60,7 @@ typedef struct tp__fiber {
   /* the scheduler's */
   uint32_t number; /* in order of starts, main is 0 */
   tp__fiber_state state;
-  const void *object;  /* what it waits for */
+  const void *object;  /* what the fiber waits for */
   int64_t deadline_ns; /* TP__NEVER: none */
   bool timed_out;      /* how the last wait ended */
   tp__held_locks held;

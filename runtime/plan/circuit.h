@@ -24,12 +24,12 @@ typedef struct tp__circuit {
 
 typedef enum tp__circuit_change {
   TP__CIRCUIT_SAME = 0,
-  TP__CIRCUIT_OPENED = 1,   /* it was closed */
-  TP__CIRCUIT_REOPENED = 2, /* by its probe */
+  TP__CIRCUIT_OPENED = 1,   /* the breaker was closed and has opened */
+  TP__CIRCUIT_REOPENED = 2, /* its probe failed, so the breaker opened again */
   TP__CIRCUIT_CLOSED = 3
 } tp__circuit_change;
 
-/** What a call that ended did to it. */
+/** What the end of a call did to the breaker. */
 typedef struct tp__circuit_report {
   tp__circuit_change change;
   uint32_t calls, failures; /* OPENED: that opened it */
