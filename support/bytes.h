@@ -38,7 +38,7 @@ bool tp__grow(const tp_allocator *allocator, void **array, size_t *capacity, siz
  *  it suffices to check failed at the end. There is always space for a NUL after the bytes, which tp__bytes_string()
  *  writes. size < capacity, or both are 0 and data is NULL. */
 typedef struct tp__bytes {
-  char *data; /* of tp__heap */
+  char *data; /* memory of tp__heap */
   size_t size, capacity;
   bool failed;
 } tp__bytes;

@@ -124,7 +124,7 @@ typedef struct load {
 
 typedef struct client {
   load *load;
-  uint32_t number; /* of the client; from 0 */
+  uint32_t number; /* number of the client, from 0 */
   uint32_t turns_left;
   request_run request_run;
   tp_session *session; /* of a whole turn */

@@ -26,8 +26,8 @@ typedef struct cli_statistics_run {
   tp_run_record row;             /* the newest; its names are those of the subscription */
   uint64_t calls;                /* how many phase runs called its handler */
   uint64_t attempts;             /* how often it was called in total; with retries more than calls */
-  uint64_t states[CLI_STATES];   /* by tp_state */
-  uint64_t reasons[CLI_REASONS]; /* by tp_reason */
+  uint64_t states[CLI_STATES];   /* counts by tp_state */
+  uint64_t reasons[CLI_REASONS]; /* counts by tp_reason */
   uint64_t fallbacks, late;      /* how often the fallback was used; answers that came too late and were discarded */
   cli_histogram own, wait;       /* ns: duration of the last attempt; from ready to its start */
 } cli_statistics_run;

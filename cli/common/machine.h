@@ -13,7 +13,7 @@ typedef struct cli_machine {
   char system[CLI_MACHINE_TEXT_SIZE];       /* "Linux 6.1.0" */
   char architecture[CLI_MACHINE_TEXT_SIZE]; /* "x86_64" */
   char processor[CLI_MACHINE_TEXT_SIZE];    /* the name that it reports; empty when it reports none */
-  uint32_t processors;                      /* that this process may use */
+  uint32_t processors;                      /* the processors that this process may use */
   const char *compiler, *build;             /* "gcc 12.2.0", meson's buildtype */
   bool optimized, assertions;
   const char *sanitizers; /* "address", …; empty for none */

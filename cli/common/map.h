@@ -23,7 +23,7 @@ typedef struct cli_map {
   cli_pool pool; /* of texts and values, which are copied; keys are borrowed */
   cli_map_item *items;
   size_t count, capacity;
-  size_t size;                    /* its own pairs */
+  size_t size;                    /* number of its own pairs */
   size_t open[CLI_MAP_DEPTH_MAX]; /* the maps and lists that were begun and not ended */
   size_t depth;
 } cli_map;

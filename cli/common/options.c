@@ -24,8 +24,8 @@ typedef bool (*take_fn)(cli_arguments *arguments, const struct row *row, const c
 /** The target of an option's value, and the values that it may have. */
 struct target {
   take_fn take;
-  size_t at;                    /* of the member */
-  uint32_t least, greatest;     /* of a number */
+  size_t at;                    /* where the member is */
+  uint32_t least, greatest;     /* the range of a number */
   const char *words[WORDS_MAX]; /* the allowed words; the value is the index of the word; NULL: not a word */
 };
 

@@ -14,7 +14,7 @@ enum { TP__BREAKERS_MAX = 256 };
 
 typedef struct tp__breaker {
   char *provider;
-  uint32_t failures;     /* in a row */
+  uint32_t failures;     /* failures in a row */
   int64_t failed_ns;     /* the newest */
   int64_t open_until_ns; /* 0: it is closed */
 } tp__breaker;

@@ -129,11 +129,11 @@ struct tp__drive {
   tp__added_list added;  /* that wait to be among them */
   tp__aptr talk;         /* atomic: the newest tp__talk; NULL: none so far */
   tp__a32 model_index;   /* atomic: index into models of the one that is asked; never goes back */
-  tp_text response_text; /* of the last response, in the arena */
+  tp_text response_text; /* the text of the last response, in the arena */
   tp_text stop_reason, provider_data; /* likewise */
   tp_text finish_word;                /* likewise */
-  tp_finish finish;                   /* of the last request */
-  const tp_tool_call *const *calls;   /* of the last response, in the arena */
+  tp_finish finish;                   /* how the last request finished */
+  const tp_tool_call *const *calls;   /* the calls of the last response, in the arena */
   size_t call_count;
   tp_tool_result *results;
   uint32_t iterations, tool_calls, model_attempt;

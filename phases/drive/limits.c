@@ -146,7 +146,7 @@ static void name_repeated(tp__drive *d, const tp_tool_call *call, uint32_t count
                                   "The tool %.*s was called %u times in one turn with the same arguments. Use the "
                                   "results that are there, or do something else.",
                                   size, call->name.data, count);
-  if (!text.data) return; /* it is a hint */
+  if (!text.data) return; /* the text is only a hint */
   tp__drive_remind(d, "", text, true);
   diagnose(d, "call.repeated", text);
 }

@@ -18,7 +18,7 @@ typedef struct tp__talk {
   tp_message *const *past_items;
   tp_message *const *own_items;
   size_t past_count, own_count;
-  bool is_kept; /* its own messages have become the past's */
+  bool is_kept; /* the turn's own messages have become the past's */
 } tp__talk;
 
 /** Called when the turn's memory is freed. tp__drive_show_talk() (turn.h) publishes a state. */

@@ -17,8 +17,8 @@ enum {
   TP__CONTEXT_COUNT_MAX = 64,
   TP__CONTEXT_BYTES_MAX = 12000,
   TP__SECTION_COUNT_MAX = 16,
-  TP__SECTION_BYTES_MAX = 8000,   /* of one */
-  TP__SECTIONS_BYTES_MAX = 16000, /* of all */
+  TP__SECTION_BYTES_MAX = 8000,   /* most bytes of one section */
+  TP__SECTIONS_BYTES_MAX = 16000, /* most bytes of all sections */
   TP__SIGNAL_COUNT_MAX = 32,
   TP__SIGNAL_BYTES_MAX = 16 * 1024,
   TP__REMINDER_COUNT_MAX = 16,
@@ -50,7 +50,7 @@ typedef struct tp__merged_item {
   tp_merged_entry entry;
   const char *handler, *event;
   uint32_t flags; /* TP__MERGE_*, and the merge's own */
-  uint32_t order; /* its place in plan order among its kind */
+  uint32_t order; /* the place in plan order among the items of its kind */
   tp_visibility visibility;
   struct tp__merged_item *joined; /* during the merge: the next section with the same id */
 } tp__merged_item;
@@ -76,8 +76,8 @@ struct tp_merged {
 /** The sets that a turn has merged so far. A set has one budget for the whole turn. So each merge gets the existing
  *  sets and returns complete new ones. Zero-filled: nothing was merged yet. */
 typedef struct tp__turn_sets {
-  tp__merged_list policies; /* by domain, key */
-  tp__merged_list contexts; /* by falling weight, domain, id */
+  tp__merged_list policies; /* sorted by domain, key */
+  tp__merged_list contexts; /* sorted by falling weight, domain, id */
 } tp__turn_sets;
 
 /** Everything that a merge depends on. */

@@ -21,7 +21,7 @@ typedef struct tp__made_request {
   const tp_allocator *allocator;
   tp__arena arena;
   tp_model_request request;
-  tp__past_view view;         /* what it reads of the past */
+  tp__past_view view;         /* the part of the past that the request reads */
   tp_model_response response; /* a response that replaces the model's; struct_size 0: the model is asked */
   /* How much was left out, and which parts of the replacement have no meaning */
   uint32_t calls_left_out, results_left_out, messages_left_out;

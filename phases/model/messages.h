@@ -9,7 +9,7 @@
 #include "runtime/os/os.h"
 
 typedef struct tp__messages {
-  tp__arena *arena;   /* of the maker of the list */
+  tp__arena *arena;   /* the arena of whoever made the list */
   tp_message **items; /* a new array when it grows; the messages do not move */
   size_t count, capacity;
 } tp__messages;

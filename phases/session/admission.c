@@ -187,7 +187,7 @@ static tp__admission_place *take_next_locked(tp__admission *a) {
 
 static void admit_locked(tp__admission *a, tp__admission_place *place) {
   TP__LOCKED(&a->mutex);
-  TP__ASSERT(!place->since_ns && !place->waits); /* it is admitted once */
+  TP__ASSERT(!place->since_ns && !place->waits); /* a turn is admitted once */
   a->running++;
   place->since_ns = tp__now_ns();
   WATCH(place->tenant, SERVED);

@@ -26,7 +26,7 @@ typedef struct tp__admission {
   /* never change after init */
   struct tp_runtime *runtime;
   uint32_t running_max; /* 0: no limit, and nothing here is used */
-  uint32_t waiting_max; /* of one tenant */
+  uint32_t waiting_max; /* most turns of one tenant that may wait */
   /* under mutex */
   tp__mutex mutex;
   tp__link buckets[TP__ADMISSION_BUCKETS];

@@ -27,7 +27,7 @@ typedef struct memory_history {
   tp__mutex mutex;
   /* under mutex */
   tp__hash_table table; /* by tenant and session */
-  conversation **list;  /* by rising number */
+  conversation **list;  /* sorted by rising number */
   size_t count, capacity;
   uint64_t last_number;
   uint64_t last_fence; /* over all sessions, so that a session that is begun again gets no fence of before */

@@ -24,7 +24,7 @@ struct tp_session {
   /* never change after open */
   char *id, *tenant, *workspace, *thread, *environment;
   char *agent_id;                /* NULL: bare */
-  tp__models models;             /* its own */
+  tp__models models;             /* the models of the session itself */
   bool owns_models;              /* otherwise its turns use the models of their agent */
   tp_history history;            /* all NULL: in memory, which is `past` */
   tp_shared_history *shared;     /* referenced: the shared history; NULL: the history is the session's own */
@@ -42,7 +42,7 @@ struct tp_session {
   tp__budgets *budgets;
   tp__account *account; /* NULL: the runtime counts nothing by day */
   tp__allowance budget;
-  bool has_budget; /* of its own, or an account */
+  bool has_budget; /* the session has a budget of its own, or an account */
   uint64_t number; /* rises in the order of the lists; a walk needs it */
   void *data;      /* the host's */
   int64_t opened_unix_ms;
@@ -50,7 +50,7 @@ struct tp_session {
   tp__listener_list listeners; /* under the lock of listeners.h */
   /* atomic */
   tp__a32 refs;
-  tp__a32 close_asked; /* by the host */
+  tp__a32 close_asked; /* the host has asked for the close */
   tp__a32 end_asked;   /* the host or a drain has requested the end: session.end runs once */
   tp__a32 blocking; /* functions of its history that run or may still begin, including those that no turn waits for */
   /* under mutex */
@@ -74,7 +74,7 @@ struct tp_session {
   bool started;                 /* history loaded, session.start fired */
   tp_turn_outcome last_outcome; /* of the last turn that ran; NONE: no turn has run */
   tp_status last_code;
-  tp__usage used;         /* of its budget */
+  tp__usage used;         /* what it has used of its budget */
   tp_history_claim claim; /* for a shared history; its position is that of the first message that is not in past */
   bool has_claim;         /* the running turn has a claim, until it appends or ends without that */
   tp__past *past;         /* referenced */

@@ -53,7 +53,7 @@ struct tp__tool_slot {
   uint32_t index;
   bool is_cancelled; /* the call or its whole response was cancelled: only its end phases still begin */
   bool is_partial;   /* the tool's answer was too long, and a part of it was left out */
-  bool settled;      /* it has its result */
+  bool settled;      /* the call has its result */
   bool done;         /* nothing more will come */
 };
 

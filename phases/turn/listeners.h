@@ -13,7 +13,7 @@
 #include "runtime/os/os.h"
 #include "turnphase/turn.h"
 
-enum { TP__LISTENERS_MAX = 64 }; /* of one runtime, and of one session */
+enum { TP__LISTENERS_MAX = 64 }; /* most listeners of one runtime, and of one session */
 
 struct tp__event_inbox;
 
@@ -88,8 +88,8 @@ void tp__listener_unref(tp__listener *listener);
 
 /** The listeners to which an event is delivered. */
 typedef enum tp__listeners_of {
-  TP__LISTENERS_CALLED = 1,  /* those with a callback */
-  TP__LISTENERS_THROUGH = 2, /* those with an inbox */
+  TP__LISTENERS_CALLED = 1,  /* listeners with a callback */
+  TP__LISTENERS_THROUGH = 2, /* listeners with an inbox */
   TP__LISTENERS_ALL = 3
 } tp__listeners_of;
 /** Delivers an event to every listener of the set that wants it and belongs to the given group. */

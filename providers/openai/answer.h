@@ -42,9 +42,9 @@ typedef struct tp__openai_block {
   tp__bytes kind;  /* the endpoint's name ("thinking", "redacted_thinking", "reasoning", "reasoning_content", …), or a
                     kind of the library (given.c) */
   tp__bytes value; /* the block or item as a value, from its start or end event; empty when it has none */
-  tp__bytes text;  /* of its pieces, joined */
+  tp__bytes text;  /* the text of all its pieces, joined */
   tp__bytes signature;
-  tp__openai_tail tail; /* of text */
+  tp__openai_tail tail; /* the end of text */
 } tp__openai_block;
 
 enum { TP__OPENAI_BLOCKS_MAX = 4096 };

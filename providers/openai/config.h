@@ -17,8 +17,8 @@ typedef struct tp__openai_price_row {
 typedef struct tp__openai_config {
   const tp__openai_form *form;
   char *model;                /* may be NULL */
-  char *url;                  /* of requests */
-  char *place;                /* its host and port, for faults */
+  char *url;                  /* the URL of the requests */
+  char *place;                /* host and port of the URL, for faults */
   char *key;                  /* NULL: none is sent */
   char *proxy, *ca_file;      /* may be NULL */
   tp__secrets secrets;        /* the key, the values of headers and of the URL's query, the proxy's password */

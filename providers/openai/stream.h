@@ -27,7 +27,7 @@ typedef struct tp__openai_stream {
   tp__bytes repaired;
   tp_writer *writer;
   bool may_be_error; /* the event that is being read contains the word "error" */
-  uint64_t events;   /* that have come */
+  uint64_t events;   /* events that have come */
   uint64_t taken;    /* events in which something of the form was read */
   uint64_t other;    /* events of kinds that the form does not have */
 } tp__openai_stream;

@@ -232,7 +232,7 @@ static tp_status need_thread_locked(tp__claims *c, tp_fault *fault) {
 /** A claim that is made. */
 typedef struct claiming {
   const tp_history_load *request;
-  tp__holder holder; /* that has the session */
+  tp__holder holder; /* the holder of the session */
   int64_t lease_end_ms;
 } claiming;
 

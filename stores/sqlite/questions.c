@@ -214,7 +214,7 @@ static void take_questions(tp_sqlite_questions *box, waiting *list) {
 
 static void wait_locked(tp_sqlite_questions *box) {
   TP__LOCKED(&box->mutex);
-  assert(!box->put && !box->ends); /* else there is work */
+  assert(!box->put && !box->ends); /* otherwise there is work to do */
   if (!box->open) {
     tp__lock_condition_wait(&box->changed, &box->mutex);
     return;
