@@ -4,59 +4,12 @@
 #include <assert.h>
 #include <string.h>
 
-enum {
-  ID,
-  STATE,
-  CLAIM,
-  ATTEMPT,
-  ATTEMPTS_MAX,
-  BACKOFF,
-  BACKOFF_MS,
-  LIMIT_MS,
-  PHASE,
-  CONTRACT_VERSION,
-  REASON,
-  CODE,
-  INSERTED_MS,
-  CLAIMABLE_MS,
-  LEASE_END_MS,
-  ENDED_MS,
-  POSTPONED_MS,
-  HANDLER,
-  SUBSCRIPTION,
-  IDEMPOTENCY_KEY,
-  ORDER_KEY,
-  MESSAGE,
-  PAYLOAD
-};
+#define JOB(member) TP__COLUMN(tp_job, member),
+static const tp__column job_columns[] = {JOB(id) TP__PG_JOB_LIST(JOB) TP__BLOB_COLUMN(tp_job, payload)};
+static const tp__columns jobs = TP__COLUMNS(tp_job, job_columns);
 
 void tp__pg_job_read(const PGresult *rows, int row, tp_job *ret_job) {
-  int64_t numbers[HANDLER];
-  for (int i = 0; i < HANDLER; i++) numbers[i] = tp__pg_int(rows, row, i);
-  *ret_job = (tp_job){.struct_size = sizeof *ret_job,
-                      .id = (uint64_t)numbers[ID],
-                      .claim = (uint64_t)numbers[CLAIM],
-                      .state = (uint32_t)numbers[STATE],
-                      .attempt = (uint32_t)numbers[ATTEMPT],
-                      .attempts_max = (uint32_t)numbers[ATTEMPTS_MAX],
-                      .backoff = (uint32_t)numbers[BACKOFF],
-                      .backoff_ms = (uint32_t)numbers[BACKOFF_MS],
-                      .limit_ms = (uint32_t)numbers[LIMIT_MS],
-                      .phase = (tp_phase_id)numbers[PHASE],
-                      .contract_version = (uint32_t)numbers[CONTRACT_VERSION],
-                      .reason = (uint32_t)numbers[REASON],
-                      .code = (uint32_t)numbers[CODE],
-                      .inserted_ms = numbers[INSERTED_MS],
-                      .claimable_ms = numbers[CLAIMABLE_MS],
-                      .lease_end_ms = numbers[LEASE_END_MS],
-                      .ended_ms = numbers[ENDED_MS],
-                      .postponed_ms = numbers[POSTPONED_MS],
-                      .handler = tp__pg_text(rows, row, HANDLER),
-                      .subscription = tp__pg_text(rows, row, SUBSCRIPTION),
-                      .idempotency_key = tp__pg_text(rows, row, IDEMPOTENCY_KEY),
-                      .order_key = tp__pg_text(rows, row, ORDER_KEY),
-                      .message = tp__pg_text(rows, row, MESSAGE),
-                      .payload = tp__pg_text(rows, row, PAYLOAD)};
+  tp__pg_read_struct(rows, row, 0, &jobs, ret_job);
 }
 
 void tp__pg_put_texts(tp__pg_parameters *p, const void *first, size_t stride, size_t count) {

@@ -6,21 +6,22 @@
 
 #include "stores/postgres/store.h"
 
-/** The columns that both tables have, besides id, place and number. */
-#define TP__PG_JOB_COLUMNS                                                                                      \
-  "state, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, code, " \
-  "inserted_ms, claimable_ms, lease_end_ms, ended_ms, postponed_ms, handler, subscription, idempotency_key, "   \
-  "order_key, message, payload, key_hash, order_hash, process, batch, mark, tenant, session"
+/** The members of a tp_job between id and payload, and their columns, which have the same names. */
+/* clang-format off */
+#define TP__PG_JOB_LIST(C)                                                                                       \
+  C(state) C(claim) C(attempt) C(attempts_max) C(backoff) C(backoff_ms) C(limit_ms) C(phase) C(contract_version) \
+  C(reason) C(code) C(inserted_ms) C(claimable_ms) C(lease_end_ms) C(ended_ms) C(postponed_ms) C(handler)        \
+  C(subscription) C(idempotency_key) C(order_key) C(message)
+/* clang-format on */
+#define TP__PG_JOB_NAME(column) #column ", "
+#define TP__PG_JOB_NAME_OF_J(column) "j." #column ", "
+/** The columns of both tables, in addition to id, place and number. */
+#define TP__PG_JOB_COLUMNS \
+  TP__PG_JOB_LIST(TP__PG_JOB_NAME) "payload, key_hash, order_hash, process, batch, mark, tenant, session"
 /** The columns that tp__pg_job_read() reads, of a table or statement with the alias j; with the payload or ''. */
-#define TP__PG_JOB_SHOWN(payload)                                                                             \
-  "j.id, j.state::bigint, j.claim, j.attempt, j.attempts_max, j.backoff, j.backoff_ms, j.limit_ms, j.phase, " \
-  "j.contract_version, j.reason, j.code, j.inserted_ms, j.claimable_ms, j.lease_end_ms, j.ended_ms, "         \
-  "j.postponed_ms, j.handler, j.subscription, j.idempotency_key, j.order_key, j.message, " payload
-/** The same columns of a row that a statement changed, without an alias. */
-#define TP__PG_JOB_RETURNED                                                                                   \
-  "id, state, claim, attempt, attempts_max, backoff, backoff_ms, limit_ms, phase, contract_version, reason, " \
-  "code, inserted_ms, claimable_ms, lease_end_ms, ended_ms, postponed_ms, handler, subscription, "            \
-  "idempotency_key, order_key, message, payload"
+#define TP__PG_JOB_SHOWN(payload) "j.id, " TP__PG_JOB_LIST(TP__PG_JOB_NAME_OF_J) payload
+/** The same of the row that a statement changed, without an alias. */
+#define TP__PG_JOB_RETURNED "id, " TP__PG_JOB_LIST(TP__PG_JOB_NAME) "payload"
 
 /** Reads a job. Its texts are borrowed until the rows are freed. */
 void tp__pg_job_read(const PGresult *rows, int row, tp_job *ret_job);

@@ -115,3 +115,15 @@ bool tp__pg_bool(const PGresult *rows, int row, int column) {
 tp_text tp__pg_text(const PGresult *rows, int row, int column) {
   return (tp_text){PQgetvalue(rows, row, column), (size_t)PQgetlength(rows, row, column)};
 }
+
+void tp__pg_read_struct(const PGresult *rows, int row, int first, const tp__columns *columns, void *ret_struct) {
+  assert(first >= 0 && first + columns->count <= PQnfields(rows));
+  memset(ret_struct, 0, columns->size);
+  memcpy(ret_struct, &columns->size, sizeof columns->size);
+  for (int i = 0; i < columns->count; i++) {
+    const tp__column *column = &columns->items[i];
+    void *at = (char *)ret_struct + column->offset;
+    if (column->type >= TP__COLUMN_TEXT) *(tp_text *)at = tp__pg_text(rows, row, first + i);
+    else tp__column_put_int(column, at, tp__pg_int(rows, row, first + i));
+  }
+}

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
-   *
-   * parameters: the parameters of one statement in PostgreSQL's binary form, and the columns of its answer. A set-based
-   statement has arrays as parameters, one for each column: what is put into an array is counted by its caller. No lock.
- */
+ *
+ * parameters: the parameters of one statement in PostgreSQL's binary form, and the columns of its answer. A set-based
+ * statement has arrays as parameters, one for each column: what is put into an array is counted by its caller. No
+ * lock. */
 #ifndef TP__POSTGRES_PARAMETERS_H
 #define TP__POSTGRES_PARAMETERS_H
 
 #include <libpq-fe.h>
 
+#include "stores/columns.h"
 #include "support/bytes.h"
 
 enum { TP__PG_PARAMETERS_MAX = 28 };
@@ -50,5 +51,8 @@ bool tp__pg_parameters_send_prepared(const tp__pg_parameters *parameters, PGconn
 int64_t tp__pg_int(const PGresult *rows, int row, int column);
 bool tp__pg_bool(const PGresult *rows, int row, int column);
 tp_text tp__pg_text(const PGresult *rows, int row, int column);
+/** Fills a public struct with the columns of a row from `first` on, and the rest with zeros. Its texts are borrowed
+ *  until the rows are freed. */
+void tp__pg_read_struct(const PGresult *rows, int row, int first, const tp__columns *columns, void *ret_struct);
 
 #endif

@@ -70,6 +70,12 @@ static const char begin[] =
     "UPDATE @.task SET is_begun = true, taken = $4::bigint WHERE key_hash = $1::bytea AND batch = $2::bigint"
     " AND hash = $3::bytea AND (NOT is_begun OR ($5::bigint = 1 AND taken = $4::bigint)) RETURNING 1";
 
+#define TASK(member) TP__COLUMN(tp_task_record, member)
+static const tp__column task_columns[] = {
+    TASK(created_unix_ms), TASK(key),    TASK(tool), TASK(agent), TP__BLOB_COLUMN(tp_task_record, arguments),
+    TASK(tenant),          TASK(session)};
+static const tp__columns tasks = TP__COLUMNS(tp_task_record, task_columns);
+
 static tp_status judge(const tp__pg_store *s, tp_text key, const PGresult *rows, tp_fault *fault) {
   unsigned char hash[TP__PG_HASH_BYTES];
   if (PQntuples(rows) == 0) return no_such_task(key, fault);
@@ -101,18 +107,6 @@ static tp_status begin_task(tp__pg_store *s, tp_text key, const PGresult *seen, 
   return status;
 }
 
-static void show_tasks(const PGresult *rows, tp_task_record_fn take, void *ctx) {
-  const tp_task_record task = {.struct_size = sizeof task,
-                               .created_unix_ms = tp__pg_int(rows, 0, 3),
-                               .key = tp__pg_text(rows, 0, 4),
-                               .tool = tp__pg_text(rows, 0, 5),
-                               .agent = tp__pg_text(rows, 0, 6),
-                               .arguments = tp__pg_text(rows, 0, 7),
-                               .tenant = tp__pg_text(rows, 0, 8),
-                               .session = tp__pg_text(rows, 0, 9)};
-  take(ctx, &task);
-}
-
 tp_status tp__pg_task_take(void *ctx, tp_text key, tp_task_record_fn take, void *take_ctx, tp_fault *fault) {
   tp__pg_store *s = ctx;
   tp_status status;
@@ -123,7 +117,11 @@ tp_status tp__pg_task_take(void *ctx, tp_text key, tp_task_record_fn take, void 
     status = tp__pg_request_run(&r, fault);
     if (status == TP_OK) status = judge(s, key, tp__pg_request_rows(&r, 0), fault);
     if (status == TP_OK) status = begin_task(s, key, tp__pg_request_rows(&r, 0), fault);
-    if (status == TP_OK) show_tasks(tp__pg_request_rows(&r, 0), take, take_ctx);
+    if (status == TP_OK) {
+      tp_task_record task;
+      tp__pg_read_struct(tp__pg_request_rows(&r, 0), 0, 3, &tasks, &task);
+      take(take_ctx, &task);
+    }
     tp__pg_request_fini(&r);
   } while (status == TP_ERR_STALE);
   return status;
