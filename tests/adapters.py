@@ -14,7 +14,6 @@ Prints what the tests say, then how many passed, failed and were skipped. Exit: 
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 WHEELS = [
@@ -32,34 +31,8 @@ TSC = [
 TURNS = int(os.environ.get('TURNPHASE_LEAK_TURNS', '100000'))
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-counts = {'Ok': 0, 'Fail': 0, 'Skipped': 0}
-
-
-def run(words, **more):
-    try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, **more)
-        return done.returncode, done.stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, str(error)
-
-
-def skip(what, why):
-    counts['Skipped'] += 1
-    print('skipped %s: %s' % (what, ' '.join(why.split())[-300:]))
-
-
-def fetched(folder, name, wanted, fetch):
-    """Whether the packages are in the folder. fetch() gets them, once: (exit code, output)."""
-    stamp = os.path.join(folder, name)
-    if os.path.exists(stamp) and open(stamp, encoding='utf-8').read() == '\n'.join(wanted):
-        return True
-    status, output = fetch()
-    if status != 0:
-        skip(name, output)
-        return False
-    with open(stamp, 'w', encoding='utf-8') as file:
-        file.write('\n'.join(wanted))
-    return True
+sys.path.insert(0, os.path.join(HERE, 'support'))
+from packages import counts, fetched_modules, fetched_wheels, run, skip  # noqa: E402
 
 
 def count_of(output, *patterns):
@@ -81,15 +54,10 @@ def link(module, folder):
 
 
 def play_python(module, folder):
-    python = os.path.join(folder, 'venv/bin/python')
-
-    def fetch():
-        status, output = run([sys.executable, '-m', 'venv', os.path.join(folder, 'venv')])
-        return (status, output) if status != 0 else run([python, '-m', 'pip', 'install', '-q', *WHEELS])
-
     if not os.path.exists(module):
         return skip('Python', 'this build has no package for Python')
-    if not fetched(folder, 'frameworks-of-pip', WHEELS, fetch):
+    python = fetched_wheels(folder, 'frameworks-of-pip', WHEELS)
+    if not python:
         return None
     tests = os.path.join(ROOT, 'bindings/python/tests')
     play_leaks([python, os.path.join(tests, 'leaks.py')], env={**os.environ, 'PYTHONPATH': link(module, folder)})
@@ -111,15 +79,9 @@ def play_python(module, folder):
 
 
 def play_node(addon, folder):
-    def fetch():
-        with open(os.path.join(folder, 'package.json'), 'w', encoding='utf-8') as file:
-            file.write('{"private": true}')
-        return run(['npm', 'install', '--prefix', folder, '--ignore-scripts', '--no-audit', '--no-fund',
-                    '--fetch-retries', '1', *PACKAGES])
-
     if not os.path.exists(addon):
         return skip('Node', 'this build has no package for Node')
-    if not fetched(folder, 'frameworks-of-npm', PACKAGES, fetch):
+    if not fetched_modules(folder, 'frameworks-of-npm', PACKAGES):
         return None
     sources, tests = os.path.join(ROOT, 'bindings/node'), os.path.join(folder, 'node-tests')
     status, output = run(['node', os.path.join(sources, 'pack.js'), addon,

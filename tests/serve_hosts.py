@@ -14,11 +14,11 @@ Prints a line for each case, then how many passed, failed and were skipped. Exit
 import json
 import os
 import re
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, 'integration'))
+sys.path[:0] = [os.path.join(HERE, 'integration'), os.path.join(HERE, 'support')]
+from packages import counts, fetched_modules, fetched_wheels, run  # noqa: E402
 from serve_load_test import Model, numbers  # noqa: E402 pylint: disable=wrong-import-position
 from serve_test import Serving, until  # noqa: E402 pylint: disable=wrong-import-position
 
@@ -31,34 +31,6 @@ TALK = 'repeat: true\nresponses:\n  - {text: One two three., usage: {input_token
 LOOK = 'repeat: true\nresponses:\n  - tool_calls: [{name: look, arguments: {n: 7}}]\n  - text: Seen.\n'
 SHAPE = 'repeat: true\nresponses:\n  - text: \'{"steps": 3}\'\n'
 CASES = 6
-counts = {'Ok': 0, 'Fail': 0, 'Skipped': 0}
-
-
-def run(words, limit_s=900, **more):
-    try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=limit_s,
-                              check=False, **more)
-        return done.returncode, done.stdout
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, str(error)
-
-
-def skip(what, why):
-    counts['Skipped'] += 1
-    print('skipped %s: %s' % (what, ' '.join(why.split())[-300:]))
-
-
-def fetched(folder, name, wanted, fetch):
-    stamp = os.path.join(folder, name)
-    if os.path.exists(stamp) and open(stamp, encoding='utf-8').read() == '\n'.join(wanted):
-        return True
-    status, output = fetch()
-    if status != 0:
-        skip(name, output)
-        return False
-    with open(stamp, 'w', encoding='utf-8') as file:
-        file.write('\n'.join(wanted))
-    return True
 
 
 def turns_open(serving):
@@ -81,19 +53,7 @@ def play(label, words, libraries, serving, **more):
 def main(command, folder, latest):
     packages, wheels = [[re.sub(r'(?<=.)(@|==)[0-9.]+$', '', name) for name in names] if latest else names
                         for names in (PACKAGES, WHEELS)]
-    python = os.path.join(folder, 'venv/bin/python')
     os.makedirs(folder, exist_ok=True)
-
-    def fetch_packages():
-        with open(os.path.join(folder, 'package.json'), 'w', encoding='utf-8') as file:
-            file.write('{"private": true}')
-        return run(['npm', 'install', '--prefix', folder, '--ignore-scripts', '--no-audit', '--no-fund',
-                    '--fetch-retries', '1', *packages])
-
-    def fetch_wheels():
-        status, output = run([sys.executable, '-m', 'venv', os.path.join(folder, 'venv')])
-        return (status, output) if status != 0 else run([python, '-m', 'pip', 'install', '-q', *wheels])
-
     with Model() as model:
         agents = {'agents': [{'id': 'talker', 'model': 'script:talk.yaml'},
                              {'id': 'looker', 'model': 'script:look.yaml'},
@@ -101,9 +61,10 @@ def main(command, folder, latest):
                              {'id': 'endless', 'model': 'openai:m', 'base_url': model.options[-1]}]}
         files = {'talk.yaml': TALK, 'look.yaml': LOOK, 'shape.yaml': SHAPE, 'agents.yaml': json.dumps(agents)}
         with Serving(command, 'agents.yaml', files=files) as serving:
-            if fetched(folder, 'clients-of-npm', packages, fetch_packages):
+            if fetched_modules(folder, 'clients-of-npm', packages):
                 play('npm', ['node', os.path.join(HERE, 'serve_hosts/clients.mjs')], OF_NODE, serving, cwd=folder)
-            if fetched(folder, 'clients-of-pip', wheels, fetch_wheels):
+            python = fetched_wheels(folder, 'clients-of-pip', wheels)
+            if python:
                 play('pip', [python, os.path.join(HERE, 'serve_hosts/clients.py')], OF_PYTHON, serving)
     print('\n'.join('%s: %d' % item for item in counts.items()))
     return 1 if counts['Fail'] else 0
