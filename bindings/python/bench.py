@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a turn costs: bench.py [TURNS]. A turn has one guard, two tools and two requests to a model, all async. The same
-calls in Python alone, each in a task of its own, are measured in the same run, in turn with it."""
+"""What a turn costs: python -P bench.py [TURNS]. A turn has one guard, two tools and two requests to a model, which are
+all async. The same calls in Python alone, each in a task of its own, are measured in the same run, in turn with it. The
+parts of a turn are differences between turns that have them and turns that do not."""
 
 import asyncio
+import contextlib
 import os
 import platform
 import resource
@@ -14,10 +16,11 @@ import tempfile
 import time
 
 import turnphase
-from turnphase import Allow, Response, Runtime, ToolCall
+from turnphase import Allow, FunctionModel, Response, Runtime, Script, ToolCall
 
 ROUNDS = 5
 IMPORTS = 20
+EARLIER = [{'role': 'user', 'text': 'y'}, {'role': 'assistant', 'text': 'z'}]  # else the history grows
 
 
 async def guard(call):
@@ -34,8 +37,28 @@ async def rain(city: str) -> str:
 
 async def model(request):
     if request.messages[-1].role == 'user':
-        return Response(calls=[ToolCall('look', {'path': 'a'}), ToolCall('rain', {'city': 'Oslo'})])
+        return Response(calls=CALLS)
     return 'done'
+
+
+CALLS = [ToolCall('look', {'path': 'a'}), ToolCall('rain', {'city': 'Oslo'})]
+SCRIPT = [{'tool_calls': [{'name': call.name, 'arguments': call.arguments} for call in CALLS]}, 'done']
+
+
+def plain_guard(call):
+    return Allow() if call.tool != 'delete' else None
+
+
+def plain_look(path: str) -> str:
+    return 'seen ' + path
+
+
+def plain_rain(city: str) -> str:
+    return 'rain in ' + city
+
+
+def plain_model(request):
+    return Response(calls=CALLS) if request.messages[-1].role == 'user' else 'done'
 
 
 class Plain:
@@ -82,6 +105,49 @@ async def longest_delay(stop):
     return longest
 
 
+def turn_of(runtime, model, look_at=None, tools=()):
+    """A function that runs a turn of these functions, in one of 64 sessions."""
+    if look_at is not None:
+        runtime.guard(id='guard')(look_at)
+    for name, function in tools:
+        runtime.tool(name=name, thread=None if asyncio.iscoroutinefunction(function) else False)(function)
+    sessions = [runtime.session(model=model()) for _ in range(64)]
+
+    async def turn(number):
+        result = await sessions[number].turn('x', messages=EARLIER)
+        assert result.text == 'done'
+
+    return turn
+
+
+async def parts(count):
+    """Each part is the difference of two rows; the rows are measured in turn."""
+    in_tasks, at_once = [('look', look), ('rain', rain)], [('look', plain_look), ('rain', plain_rain)]
+    rows = (
+        (lambda: model, guard, in_tasks),
+        (lambda: FunctionModel(plain_model, thread=False), plain_guard, at_once),
+        (lambda: Script(SCRIPT, repeat=True), plain_guard, at_once),
+        (lambda: Script(SCRIPT, repeat=True), None, at_once),
+        (lambda: Script(['done'], repeat=True),),
+    )
+    costs = [[] for _ in rows]
+    async with contextlib.AsyncExitStack() as stack:
+        turns = [turn_of(await stack.enter_async_context(Runtime()), *row) for row in rows]
+        for _ in range(2 * ROUNDS):
+            for turn, cost in zip(turns, costs):
+                cost.append((await in_flight(count, 64, turn))[0])
+    least = [*(min(cost) for cost in costs), 0]
+    print('parts of a turn with 64 in flight, least of the rounds, us of CPU:')
+    for i, name in enumerate((
+        'six tasks of asyncio for the async functions',
+        'two requests and responses as objects of Python',
+        'two calls of a guard',
+        'two calls of tools, and a second request in the library',
+        'a turn of one request that the library answers',
+    )):
+        print(f'  {least[i] - least[i + 1]:5.1f}  {name}')
+
+
 async def main(count):
     async with Runtime() as runtime:
         runtime.guard(id='guard')(guard)
@@ -90,9 +156,7 @@ async def main(count):
         sessions = [runtime.session(model=model) for _ in range(64)]
 
         async def turn(number):
-            result = await sessions[number].turn(
-                'x', messages=[{'role': 'user', 'text': 'y'}, {'role': 'assistant', 'text': 'z'}]
-            )
+            result = await sessions[number].turn('x', messages=EARLIER)
             assert result.text == 'done'
 
         async def plain(number):
@@ -113,38 +177,66 @@ async def main(count):
         await in_flight(count, 64, turn)
         stop.set()
         print(f'longest delay of the loop beside 64 turns: {await watch * 1e3:.1f} ms')
-    async with Runtime() as runtime:
+    await parts(count)
+    await wait_in_all()
 
-        @runtime.tool
-        async def wait() -> str:
-            await asyncio.sleep(0.1)
-            return 'x'
 
-        async def waits(request):
-            return Response(calls=[ToolCall('wait')]) if request.messages[-1].role == 'user' else 'done'
+async def wait() -> str:
+    await asyncio.sleep(0.1)
+    return 'x'
 
-        sessions = [runtime.session(model=waits) for _ in range(1000)]
+
+async def waits(request):
+    return Response(calls=[ToolCall('wait')]) if request.messages[-1].role == 'user' else 'done'
+
+
+async def plain_wait():
+    messages = [turnphase.Message('user', 'x')]
+    response = await asyncio.create_task(waits(turnphase.ModelRequest(messages, [])))
+    texts = await asyncio.gather(*(asyncio.create_task(wait()) for _ in response.calls))
+    messages += [turnphase.Message('tool', text) for text in texts]
+    return await asyncio.create_task(waits(turnphase.ModelRequest(messages, [])))
+
+
+async def wait_in_all():
+    """1,000 turns that are begun at once, whose tool waits for 100 ms; and the same calls in Python alone."""
+    rows = {'turnphase': [], 'the calls alone': []}
+    for _ in range(ROUNDS):
         begin = time.perf_counter()
-        await asyncio.gather(*(session.turn('x')._wait() for session in sessions))
-        print(f'1,000 turns with a tool of 100 ms: {(time.perf_counter() - begin) * 1e3:.0f} ms')
+        await asyncio.gather(*(plain_wait() for _ in range(1000)))
+        rows['the calls alone'].append((time.perf_counter() - begin) * 1e3)
+        async with Runtime() as runtime:
+            runtime.tool(wait)
+            sessions = [runtime.session(model=waits) for _ in range(1000)]
+            begin = time.perf_counter()
+            await asyncio.gather(*(session.turn('x')._wait() for session in sessions))
+            rows['turnphase'].append((time.perf_counter() - begin) * 1e3)
+    said = ', '.join(f'{name} {statistics.median(row):.0f} ms (least {min(row):.0f})' for name, row in rows.items())
+    print(f'1,000 turns with a tool of 100 ms: {said}')
 
 
 def import_ms():
-    """Of fresh interpreters, which find the bytecode that `pip install` leaves."""
-    runs = []
+    """(time, CPU time) of asyncio, and of both; of fresh interpreters, which find the bytecode that pip leaves."""
+
+    def ran(name):
+        cpu, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        subprocess.run([sys.executable, '-c', 'import ' + name], env=around, check=True)
+        end, after = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        return (end - begin) * 1e3, (after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime) * 1e3
+
     with tempfile.TemporaryDirectory() as folder:
         around = {**os.environ, 'PYTHONPYCACHEPREFIX': folder, 'PYTHONDONTWRITEBYTECODE': ''}
-        for _ in range(IMPORTS + 1):
-            for name in ('asyncio', 'asyncio, turnphase'):
-                begin = time.perf_counter()
-                subprocess.run([sys.executable, '-c', 'import ' + name], env=around, check=True)
-                runs.append(time.perf_counter() - begin)
-    return [statistics.median(runs[2 + which :: 2]) * 1e3 for which in (0, 1)]  # the first ones wrote the bytecode
+        names = ('asyncio', 'asyncio, turnphase')
+        runs = [[ran(name) for name in names] for _ in range(IMPORTS + 1)][1:]  # the first ones wrote the bytecode
+    return [[statistics.median(row[which][unit] for row in runs) for unit in (0, 1)] for which in (0, 1)]
 
 
 if __name__ == '__main__':
     print(f'{platform.machine()}, Python {platform.python_version()}, {ROUNDS} rounds, medians')
     alone, both = import_ms()
-    print(f'import turnphase: {both - alone:.1f} ms over asyncio ({alone:.1f} ms)')
+    print(
+        f'import turnphase: {both[0] - alone[0]:.1f} ms over asyncio ({alone[0]:.1f} ms); of CPU '
+        f'{both[1] - alone[1]:.1f} ms ({alone[1]:.1f} ms)'
+    )
     asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 2000))
     print(f'{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB at most')
