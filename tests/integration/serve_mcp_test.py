@@ -460,6 +460,24 @@ def sighup_changes_tools_and_keys_and_leaves_sessions(program):
         assert wrong['code'] == -32602, wrong
 
 
+def a_session_ends_with_its_tenant(program):
+    with begin(program) as serving:
+        client, other = Client(serving, OLD), Client(serving, OLD, key=OTHER)
+        serving.write('keys', f'{KEY} else\n{OTHER} other\n')
+        serving.process.send_signal(signal.SIGHUP)
+        serving.heard('hooks, agents and keys are read')
+        assert client.post(message('ping'))[0] == 404 and other.post(message('ping'))[0] == 200
+
+
+def a_client_of_chat_cannot_join_the_session_of_calls(program):
+    with begin(program) as serving:
+        seen = events(serving, 'tool_end')
+        assert next(seen)['kind'] == 'begin'
+        Client(serving).call('echo')
+        status, text = serving.chat('hi', {**bearer(KEY), 'X-Session-Id': next(seen)['session']})
+        assert status == 400 and 'belongs to calls at /mcp' in text, text
+
+
 def a_drain_refuses_calls_and_lets_those_that_run_end(program):
     with begin(program, '--expose', 'tools', '--ask', 'admin') as serving:
         old, new = Client(serving, OLD), Client(serving)
@@ -511,6 +529,7 @@ CASES = [it_is_not_there_unless_it_is_asked_for, what_is_wrong_is_named_at_the_s
          nobody_is_asked_where_serve_asks_nobody, a_client_asks_its_user_where_serve_says_so,
          a_client_that_leaves_cancels_its_call, a_client_of_the_old_era_that_leaves_cancels_by_a_message,
          a_stream_that_is_cut_can_be_opened_again, sighup_changes_tools_and_keys_and_leaves_sessions,
+         a_session_ends_with_its_tenant, a_client_of_chat_cannot_join_the_session_of_calls,
          a_drain_refuses_calls_and_lets_those_that_run_end, sigterm_waits_for_calls]
 
 

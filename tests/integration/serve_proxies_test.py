@@ -152,7 +152,11 @@ class Behind:
                  '--data', self.place + '/kept', '--busy', 'wait', '--access-log', 'log', '--files',
                  self.place + '/files', '--expose', 'tools', *(['--traces', collector.url] if collector else [])]
         self.servers = [Serving(program, *words, env={'OPENAI_API_KEY': 'none'}) for _ in range(2)]
-        self.start(kind, configuration(kind, self.place, [server.port for server in self.servers], read_timeout))
+        try:
+            self.start(kind, configuration(kind, self.place, [server.port for server in self.servers], read_timeout))
+        except BaseException:
+            self.__exit__()
+            raise
 
     def start(self, kind, text):
         path = os.path.join(self.place, 'conf')
