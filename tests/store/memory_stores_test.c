@@ -159,6 +159,7 @@ TEST(texts_are_bytes_and_keys_of_any_length) {
     assert_int_equal(got->said_ms, 5);
     tp__memory_list_fini(&list);
     assert_int_equal(tp__memory_get(other, &home, id, &list), TP_ERR_NOT_FOUND);
+    tp__memory_list_fini(&list);
     close_both(kind);
   }
 }
