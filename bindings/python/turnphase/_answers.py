@@ -13,7 +13,7 @@ class _Members:
     """Their text and comparison, once for all classes here: a dataclass would compile them anew for each, which is half
     of what it adds to the time of the import."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         members = ', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)
@@ -28,7 +28,7 @@ class _Members:
 class _Verdict(_Members):
     """Of a hook: it cannot be changed, so that it has a hash."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return hash((type(self), *(getattr(self, name) for name in self.__slots__)))
