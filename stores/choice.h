@@ -25,7 +25,7 @@ typedef enum tp__unit_kind { TP__UNIT_TURN, TP__UNIT_JOB, TP__UNIT_TASK } tp__un
 typedef struct tp__unit {
   tp__unit_kind kind;
   bool matches, is_persons, is_known, is_chosen;
-  bool is_near;    /* of a turn: a unit that names it is chosen */
+  bool is_near;    /* of a turn: some chosen unit names it */
   tp_text turn;    /* a copy; empty: none */
   tp_text key;     /* of a task, a copy */
   int64_t id;      /* of a job */

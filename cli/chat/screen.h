@@ -16,7 +16,8 @@
 /** The caller sets output, width, verbose and terminal; the rest is zero. */
 typedef struct cli_screen {
   cli_output *output;
-  size_t width; /* columns, at which lines about tools are cut; 0: 80. The terminal wraps the answer */
+  /* columns; 0: 80. Lines about tools are cut there, and with lays_out the answer is broken at words before it */
+  size_t width;
   bool verbose;
   /* the answer is broken at words, and `prose` decides whether its Markdown is painted (cli/chat/prose.h) */
   bool lays_out;

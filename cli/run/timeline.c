@@ -252,7 +252,7 @@ static bool repeats_a_run(const timeline *t, const cli_event *e) {
   return false;
 }
 
-/* A warning of the turn itself: there is no end of a phase before which it could be printed. */
+/* A warning that belongs to no phase. It is printed at once, because it waits for no end of a phase. */
 static bool is_warning_of_turn(const cli_event *e) {
   return e->event.kind == TP_EVENT_DIAGNOSTIC && !e->event.phase && e->contribution.severity == TP_SEVERITY_WARNING;
 }

@@ -68,7 +68,7 @@ tp_status tp__trust_find_loads(tp_hooks *hooks, struct tp__hook *hook, tp_fault 
 /** How a file got its name in a command. */
 typedef enum tp__trust_role {
   TP__TRUST_PROGRAM = 1,  /* started */
-  TP__TRUST_SCRIPT = 2,   /* read by what is started as its code */
+  TP__TRUST_SCRIPT = 2,   /* the started program reads it as its code */
   TP__TRUST_ARGUMENT = 3, /* an argument of an unknown program: code if it looks like code */
   TP__TRUST_DATA = 4,     /* read or written */
   TP__TRUST_LOADED = 5    /* loaded by a script from outside: data until the operator decides */

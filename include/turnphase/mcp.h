@@ -142,8 +142,8 @@ typedef struct tp_mcp_options {
    *  and an audit row `mcp.changed`, and its calls are treated as `changed` says. Removing the file pins the tools
    *  anew. A file that cannot be read makes each tool a changed one. NULL: nothing is pinned. */
   const char *pins;
-  /** Gets the server's questions to a person. A client of a gateway (mcp_server.h) that can show forms is asked first,
-   *  about its own calls. NULL: every other question is declined. */
+  /** Gets the questions of the server to a person. When the call came from a client of a gateway (mcp_server.h) that
+   *  can show forms, this client is asked first. NULL: a question that no client answers is declined. */
   tp_mcp_ask_fn ask;
   void *ask_ctx;
   /** NULL: the client declares no sampling, and refuses what the server wants from a model. */

@@ -122,11 +122,13 @@ TP_API tp_status tp_postgres_store(tp_postgres *postgres, const tp_postgres_stor
 /* ---- memories ------------------------------------------------------------------------------------------------ */
 
 /** The memories in the database, for tp_memory_options.store and tp_memory_open_store(): hosts with the same database
- *  recall what any of them kept. A call waits for the server: one round trip to keep or to delete, one for what is new
- *  of a scope, one for the texts that are recalled. What waits at the same time, of any sessions, is kept in one
- *  transaction. What is kept is committed with synchronous_commit on; a commit that was not acknowledged is done again,
- *  and keeps nothing twice. What is deleted is gone from every table; PostgreSQL has copies in its files until VACUUM,
- *  and in its log, its standbys and backups as long as these are kept. TP_ERR_USAGE on the database's own thread.
+ *  recall what any of them kept. A function of the store that blocks waits for the server. To keep memories, to delete
+ *  them, and to read the texts that are recalled takes one round trip each. To read the memories that were added to a
+ *  scope since the last time takes one for each page of rows. Memories that wait to be kept at the same time, of any
+ *  sessions, are kept in one transaction, which is committed with synchronous_commit on. A commit that was not
+ *  acknowledged is done again, and keeps nothing twice. A deleted memory is in no table any more; PostgreSQL has copies
+ *  in its files until VACUUM, and in its log, its standbys and backups as long as these are kept. On the database's own
+ *  thread a function that blocks returns TP_ERR_USAGE.
  *  @param ret_store  the caller sets its struct_size. Its destroy ends the reference that it has.
  *  @return TP_OK; TP_ERR_USAGE; TP_ERR_VERSION; TP_ERR_NO_MEMORY.   Threads: any.   Blocks: no. */
 TP_API tp_status tp_postgres_memory(tp_postgres *postgres, tp_memory_store *ret_store, tp_fault *fault) TP_MUST_USE;

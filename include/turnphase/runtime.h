@@ -433,10 +433,10 @@ TP_API tp_status tp_edit_enable_trust(tp_edit *edit, tp_trust trust, bool enable
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit. Threads: the one that uses the edit. */
 TP_API tp_status tp_edit_set_budget(tp_edit *edit, tp_phase_id phase, uint32_t budget_ms, tp_fault *fault) TP_MUST_USE;
 
-/** Sets the default limit of a phase, in place of tp_phase.limit_ms. It applies to an entry that waits for no handler,
- *  and to handlers whose subscription names no limit, unless hook_limit_ms or the default of a detached execution
- *  applies to them. It is in force from the commit on; tp_phase_get() still shows the row unchanged. 0 restores the
- *  row's limit.
+/** Sets the default limit of a phase, in place of tp_phase.limit_ms. A handler has it when its subscription names no
+ *  limit and neither hook_limit_ms nor the default of a detached execution applies. It is also the limit of an entry
+ *  that waits for no handler. It is in force from the commit on. tp_phase_get() still shows the old tp_phase.limit_ms;
+ *  0 restores that limit.
  *  @return TP_OK; TP_ERR_UNKNOWN_PHASE; TP_ERR_USAGE without an edit, and for an owner of trust declared;
  *          TP_ERR_NO_MEMORY. A required subscription whose limit is then above the phase's budget is refused at commit
  *          (TP_ERR_BUDGET).

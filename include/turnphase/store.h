@@ -603,7 +603,7 @@ typedef struct tp_tool_start_record {
   tp_text arguments; /* a value: content, of which a store keeps only a keyed hash */
   /** The fence of the turn's claim (tp_history_claim) of its session; 0: the turn has no claim. A store that also has
    *  the history returns TP_ERR_FENCED when the session has another fence now, so that a turn whose session was taken
-   *  over begins no call. It also does when it has no such session any more, and origin says that it had it. */
+   *  over begins no call. It returns that, too, when origin is its own and the session is gone: it was deleted. */
   uint64_t fence;
   /** The origin of that claim (tp_history_claim); 0: not known. */
   uint64_t origin;
@@ -666,7 +666,7 @@ typedef struct tp_job {
   /** In an insert: the fence of the turn's claim (tp_history_claim) of the session that the payload's ids name; 0: the
    *  turn has no claim. It is not stored, and is 0 in a job that the store passes out. A store that also has the
    *  history returns TP_ERR_FENCED when the session has another fence now, so that a turn whose session was taken over
-   *  inserts no new job. It also does when it has no such session any more, and origin says that it had it. */
+   *  inserts no new job. It returns that, too, when origin is its own and the session is gone: it was deleted. */
   uint64_t fence;
   /** In an insert: the origin of that claim (tp_history_claim); 0: not known. Not stored, as fence. */
   uint64_t origin;

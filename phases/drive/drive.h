@@ -195,7 +195,7 @@ void tp__drive_init_busy(tp__drive *drive);
 /** Owner: a turn that was cancelled stops waiting. */
 void tp__drive_cancel_busy(tp__drive *drive);
 
-/* ---- the times at which it waited, for its record (step_times.c) ---- */
+/* ---- when the turn waited for its history, its model and its tools (step_times.c) ---- */
 
 void tp__drive_note_step(tp__drive *drive, tp_step_kind kind, int64_t started_ns, int64_t ended_ns, tp_status outcome);
 /** Notes a request to a model. @param model its name; may be empty. */

@@ -285,7 +285,8 @@ static bool member_fits(budget *b, const reason *r, const schema_ *s, tp_text na
   return part_fits(b, &below, m->additional, value);
 }
 
-/* A name is checked as the text value that it is in the bytes of the map. */
+/* Checks each key of a map against the schema of names. In the map's bytes a key is a text value, so it is passed as it
+ * is. */
 static bool names_fit(budget *b, const reason *r, const more *m, tp_text map) {
   tp__head head = {0};
   if (tp__head_read(map, 0, &head) != TP__HEAD_OK) return false;

@@ -60,7 +60,7 @@ static const char *flaw_of(const tp_part *part) {
   if (is_text) return NULL;
   if (is_link && part->bytes.size > 0) return "bytes: a link names a resource and does not include it";
   if (is_link && part->uri.size == 0) return "uri is missing: a link needs it";
-  /* A file may be empty, and its name has a meaning only for host and provider. */
+  /* Only a file may lack both: it may be empty. Its name is not checked: the library gives it no meaning. */
   if (part->bytes.size == 0 && part->uri.size == 0 && part->kind != TP_PART_FILE) return "bytes or uri is missing";
   if (names_media && !is_media_type(part->media_type)) return "media_type must be such as \"image/png\"";
   if (!names_media && part->bytes.size > 0 && part->kind != TP_PART_FILE)

@@ -32,8 +32,8 @@ typedef struct tp__question_end {
 /** On the owner, once. */
 typedef void (*tp__question_settled_fn)(void *ctx, const tp__question_end *end);
 
-/** Refuses a context without its function, because it would never be used. @param options the struct with these
- *  fields. */
+/** Refuses ask_ctx without ask, and permission_ctx without permission, because it would never be used.
+ *  @param options  the name of the struct that has these fields, for the fault. */
 tp_status tp__people_check(const char *options, tp_question_fn ask, const void *ask_ctx, tp_permission_fn permission,
                            const void *permission_ctx, tp_fault *fault);
 /** Whether people can be asked: the turn's channel is its session's, else its runtime's. The same holds for the

@@ -54,8 +54,7 @@ struct tp__share {
   int64_t not_before_ns; /* no helper opened the last offer in time: nothing is offered until then */
   bool wake_is_coming;   /* the message below may be on its way, and holds the entry */
   tp__message wake;
-  /* 1: no more nodes are to be called; relaxed: a value that is a moment old is good enough */
-  tp__a32 stopped; /* 1: the owner wants the message; acq_rel: see wait_for_message() */
+  tp__a32 stopped; /* 1: no more nodes are to be called. Relaxed: a value that is a moment old is good enough */
   tp__a32 waiting; /* 1: the owner wants the message; acq_rel: see wait_for_message() */
   char line[LINE_BYTES];
   batch batches[BATCHES];

@@ -54,7 +54,7 @@ static void cache_check_locked(const tp__thread_cache *cache, const tp__turn_tab
 /* Under the table's lock. */
 static void table_check_locked(const tp__turn_table *table) {
   TP__LOCKED(&table->mutex);
-  /* The quota that no cache has. */
+  /* The quota of the table is the part that no thread cache has taken. */
   assert(table->quota <= table->quota_all && table->batch > 0);
   /* The list's count agrees with its magazines. */
   assert(!table->magazines.count == !table->magazines.first);
@@ -237,7 +237,7 @@ void tp__turn_table_close(tp__turn *turn) {
     cache->quota++;
     tp__mutex_unlock(&cache->mutex);
   }
-  tp__a32_store_release(&turn->open, 0); /* pairs with a count */
+  tp__a32_store_release(&turn->open, 0); /* pairs with the acquire loads of open, such as in tp__turn_table_count() */
 }
 
 /* ---- walking ---- */

@@ -26,7 +26,8 @@ typedef struct tp__inbox_note {
   /** Called when the item was taken out. @return true: the host gets the item, and ends it by tp_work_release(); false:
    *  the item has ended. Any thread, without a lock. */
   bool (*take)(struct tp__inbox_note *note);
-  /** Called when the host has released the item, or the inbox has ended with it. Any thread, without a lock. */
+  /** Called when the host has released the item, or when the inbox is freed while it has the item. Any thread, without
+   *  a lock. */
   void (*end)(struct tp__inbox_note *note);
 } tp__inbox_note;
 

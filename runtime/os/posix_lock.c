@@ -127,7 +127,7 @@ bool tp__cond_wait_until(tp__cond *cond, tp__mutex *mutex, int64_t deadline_ns) 
 void tp__cond_wait(tp__cond *cond, tp__mutex *mutex) { (void)tp__cond_wait_until(cond, mutex, TP__NEVER); }
 
 /* The caller changed its condition under the mutex. So each waiter either looked before the change, and is then counted
- * in `waiters`, or will look after it. */
+ * in `waiting`, or will look after it. A count of 0 means that nobody needs to be woken. */
 static void advance(tp__cond *cond, int count) {
   if (tp__a32_load_relaxed(&cond->waiting) == 0) return;
   tp__a32_add_relaxed(&cond->sequence, 1);

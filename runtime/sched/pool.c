@@ -197,7 +197,7 @@ static void serve_line_locked(tp__pool *pool, tp__permits *permits) {
     if (!tp__permits_try(permits, next->permits_max)) return;
     leave_line_locked(pool, next);
     if (!next->inbox) queue_locked(pool, next);
-    else if (!put_locked(next)) tp__list_push(&pool->unput, &next->link); /* its token has a reference to it */
+    else if (!put_locked(next)) tp__list_push(&pool->unput, &next->link); /* its token keeps it until it is ended */
   }
 }
 

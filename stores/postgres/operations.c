@@ -383,8 +383,7 @@ static void settle_claims(tp_postgres *pg, const tp__pg_flight *f) {
   }
 }
 
-/* Passes the messages to the operations. The rows of one operation are adjacent. An operation without a token gets a
- * copy, since its thread reads it later. */
+/* Notes for each operation which rows of the answer are its messages. They are adjacent. */
 static void settle_messages(tp_postgres *pg, tp__pg_lane lane, const tp__pg_flight *f, tp__pg_statement statement) {
   PGresult *rows = answer_of(pg, lane, f, statement);
   for (int i = 0; i < PQntuples(rows); i++) {
@@ -394,6 +393,7 @@ static void settle_messages(tp_postgres *pg, tp__pg_lane lane, const tp__pg_flig
   }
 }
 
+/* An operation without a token gets a copy, since the thread that waits for it reads the rows after they were freed. */
 static void settle_rows(const tp__pg_flight *f) {
   for (size_t i = 0; i < f->count; i++) {
     if (!is_ours(f, i)) continue;

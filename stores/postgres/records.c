@@ -386,7 +386,7 @@ static void group_ended(tp__pg_work *work) {
   tp__lock_release(&r->lock);
   if (status == TP_OK) free_group(r);
   log_change(r, was_failing, is_failing, drops, &fault);
-  tp__lock_acquire(&r->lock); /* after this a thread may free the records, unless a work is under way */
+  tp__lock_acquire(&r->lock); /* once it is released, a thread may free r, unless submit_locked() has begun a work */
   r->is_under_way = false;
   bool wants = r->first || r->group || r->wanted > r->synced;
   if (wants && !(r->ending && is_failing)) submit_locked(r, is_failing ? RETRY_MS : 0);

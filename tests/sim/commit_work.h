@@ -37,7 +37,7 @@ typedef struct commit_work_reader {
   uint64_t begin_asked, begun;
   bool known;    /* whether every phase of the turn could be run */
   uint32_t runs; /* how many phases of this turn have ended */
-  uint64_t seen; /* bit per pair of all editors: by the turn's first phase */
+  uint64_t seen; /* which pairs the turn's first phase has run: a bit for each pair of each editor */
   bool ends_inside;
 } commit_work_reader;
 

@@ -596,7 +596,7 @@ void oracle_op_ended(world *w, uint32_t op, const tp_phase_result *result) {
   c.count = result->run_count < SCRIPT_NODES_MAX ? result->run_count : SCRIPT_NODES_MAX;
   read_rows(&c);
   check_accounting(&c);
-  if (world_failed(w)) return; /* the rows cannot be distinguished */
+  if (world_failed(w)) return; /* a row belongs to no node or to two, and the checks below need that it has one */
   note->entry_id = c.entry->id;
   write_down(&c);
   for (uint32_t i = 0; i < c.count; i++) {

@@ -34,7 +34,7 @@ static bool is_said(const char *text) {
   return said;
 }
 
-/* ---- a host with it ---- */
+/* ---- a host with such a history ---- */
 
 typedef struct talk {
   tp_history *history; /* the runtime has it */

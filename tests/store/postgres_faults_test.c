@@ -467,6 +467,13 @@ TEST(statements_are_prepared_where_the_server_is_at_the_other_end_and_only_there
   keep_entries(store, 1 + ENTRIES, ENTRIES);
   assert_true(proxy.used > used);
   assert_true(proxy.prepared - prepared <= prepared); /* what comes now and then only; nothing is prepared twice */
+  proxy.left = 0;
+  proxy.next = ANYWHERE; /* the new connection has nothing prepared */
+  keep_entries(store, 1 + 2 * ENTRIES, 1);
+  used = proxy.used;
+  keep_entries(store, 2 + 2 * ENTRIES, ENTRIES);
+  assert_true(proxy.used > used);
+  proxy.next = NO_FAULT;
   tp_store_free(store);
   proxy.pools = true;
   prepared = proxy.prepared;
@@ -848,7 +855,7 @@ TEST(turn_whose_session_was_begun_anew_begins_no_call_and_inserts_no_job) {
   assert_int_equal(start_tool(store, 1, "anew", claims[1].fence, &id), TP_OK);
   assert_true(id && !earlier_calls);
   assert_int_equal(start_tool(store, 2, "anew", claims[0].fence, &id), TP_ERR_FENCED);
-  assert_int_equal(earlier_calls, 0); /* and gets nothing of what the other one called */
+  assert_int_equal(earlier_calls, 0); /* the refused turn is not shown what the other turn called */
   static const char payload[] =
       "\x81\xa3ids\x94\xa0\xa0\xa0\xa4"
       "anew";

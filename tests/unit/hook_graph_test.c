@@ -162,7 +162,7 @@ static void assert_budget(tp_runtime *runtime, tp_phase_id phase, const char *ex
   if (!strstr(text, expected)) fail_msg("no %s in %s", expected, text);
 }
 
-/* Three at once of 60 to 62 s, and then those that stand in line. */
+/* Three hooks with limits of 60, 61 and 62 s: first all at once (62 s), then one after the other (183 s). */
 TEST(phase_that_observes_has_the_time_of_its_longest_path) {
   for (int in_line = 0; in_line <= 1; in_line++) {
     for (int i = 0; i < 3; i++) {

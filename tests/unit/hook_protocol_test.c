@@ -67,8 +67,7 @@ static tp_phase_result run_event(tp_turn *turn, const char *event, const char *t
 #define SAYS(fields) "echo '{\"hookSpecificOutput\": {\"hookEventName\": \"PreToolUse\", " fields "}}'"
 #define DENIES SAYS("\"permissionDecision\": \"deny\", \"permissionDecisionReason\": \"no\"")
 
-/* One row per case. The result is allow, deny or ask (of tool.pre and the prompt), done (no objection), or failed (no
- * answer). */
+/* One row per case. The result is a verdict (allow, deny or ask), done (no verdict), or failed (no answer). */
 typedef struct row {
   const char *event, *script, *judged;
   const char *reason, *reminder; /* NULL: any; "": none */

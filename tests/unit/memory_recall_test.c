@@ -86,7 +86,7 @@ static bool among(const tp__memory_list *list, size_t count, const char *evidenc
   return false;
 }
 
-/* Within the budget that a turn has. */
+/* Asks a question, and counts whether its evidence is among the texts that a turn would get (BYTES_MAX). */
 static void ask(tp__memory_store *store, tp_text question, const char *evidence, tally *all) {
   tp__memory_list list = {0};
   assert_int_equal(tp__memory_recall(store, &scope, question, TOTAL_MAX, &list), TP_OK);

@@ -84,7 +84,7 @@ TEST(ids_are_those_of_the_core) {
 
 TEST(base64_is_read_in_every_form) {
   static const struct {
-    const char *text, *bytes; /* NULL: it is none */
+    const char *text, *bytes; /* NULL: text is not base64 */
   } rows[] = {
       {"", ""},
       {"Zg==", "f"},

@@ -201,7 +201,8 @@ static const char *check_params(const tp__mcp_exchange *exchange, tp_text name, 
   return NULL;
 }
 
-/* @return the call of a request that is not a repetition; NULL: the exchange was taken. */
+/* @return the new call; NULL: the request repeated an earlier call, or was answered with an error. Then the exchange
+ * must not be used any more. */
 tp_mcp_call *tp__mcp_call_begin(tp__mcp_exchange *exchange, tp_text name, tp_text arguments, bool is_tool) {
   const char *wrong = check_params(exchange, name, arguments);
   if (wrong) {
