@@ -182,6 +182,7 @@ TEST(every_part_of_the_scope_keeps_memories_apart) {
     assert_int_equal(tp__memory_get(store, &others[i], id, &list), TP_ERR_NOT_FOUND);
     assert_int_equal(tp__memory_forget(store, &others[i], id), TP_ERR_NOT_FOUND);
     assert_int_equal(list.count, 0);
+    tp__memory_list_fini(&list);
   }
   assert_string_equal(recalled(&home, "xylophone", 8), "t1 ");
 }
