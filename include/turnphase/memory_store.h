@@ -37,7 +37,7 @@ typedef struct tp_memory_vector {
   size_t struct_size;
   int64_t id;
   double scale;
-  const signed char *numbers;
+  const int8_t *numbers;
   size_t dimensions;
   /** vectors_put: what it was made of. A memory that has another text now, or is gone, gets no vector. */
   tp_text text;

@@ -6,12 +6,13 @@
 #ifndef TURNPHASE_POSTGRES_H
 #define TURNPHASE_POSTGRES_H
 
-#include "turnphase/memory_store.h"
 #include "turnphase/questions.h"
 #include "turnphase/sessions.h"
 #include "turnphase/store.h"
 
 TP_BEGIN_DECLS
+
+struct tp_memory_store; /* memory_store.h */
 
 /** A database, with its connections. Counted: the caller of tp_postgres_open() has a reference, and so has each history
  *  and each store that was made from it. */
@@ -131,7 +132,8 @@ TP_API tp_status tp_postgres_store(tp_postgres *postgres, const tp_postgres_stor
  *  thread a function that blocks returns TP_ERR_USAGE.
  *  @param ret_store  the caller sets its struct_size. Its destroy ends the reference that it has.
  *  @return TP_OK; TP_ERR_USAGE; TP_ERR_VERSION; TP_ERR_NO_MEMORY.   Threads: any.   Blocks: no. */
-TP_API tp_status tp_postgres_memory(tp_postgres *postgres, tp_memory_store *ret_store, tp_fault *fault) TP_MUST_USE;
+TP_API tp_status tp_postgres_memory(tp_postgres *postgres, struct tp_memory_store *ret_store,
+                                    tp_fault *fault) TP_MUST_USE;
 
 /* ---- questions to people --------------------------------------------------------------------------------------- */
 

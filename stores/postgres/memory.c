@@ -774,7 +774,7 @@ static tp_status read_vectors(void *ctx, const tp_memory_scope *owner, const cha
     const int64_t bits = tp__pg_int(rows, i, 1);
     tp_memory_vector vector = {.struct_size = sizeof vector,
                                .id = tp__pg_int(rows, i, 0),
-                               .numbers = (const signed char *)numbers.data,
+                               .numbers = (const int8_t *)numbers.data,
                                .dimensions = numbers.size};
     memcpy(&vector.scale, &bits, sizeof vector.scale);
     more = each(each_ctx, &vector);
