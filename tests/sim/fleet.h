@@ -105,6 +105,9 @@ typedef struct fleet_job_row {
   int64_t lease_end_ns;
 } fleet_job_row;
 
+/** A row with a copy of the job's texts. */
+fleet_job_row *fleet_job_row_new(const tp_job *job);
+
 typedef struct fleet_database fleet_database;
 
 fleet_database *fleet_database_new(fleet_bug bug);

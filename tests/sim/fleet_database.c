@@ -25,8 +25,8 @@ typedef struct process_row {
 
 typedef struct call_row {
   struct call_row *next;
-  uint64_t id, operation, process, turn;
-  bool has_ended, is_matched;
+  uint64_t id, operation, turn;
+  bool has_ended;
 } call_row;
 
 /* A fiber reads the clock before it applies a request, and switches at no point meanwhile: each request is applied as a
@@ -181,8 +181,7 @@ static fleet_answer begin_call(fleet_database *db, const fleet_request *r) {
   for (call_row *c = db->calls; c; c = c->next)
     if (c->turn == r->key) return (fleet_answer){.status = TP_OK, .existed = true, .had_ended = c->has_ended};
   call_row *c = zeroed(sizeof *c);
-  *c = (call_row){
-      .next = db->calls, .id = ++db->last_id, .operation = r->operation, .process = r->process, .turn = r->key};
+  *c = (call_row){.next = db->calls, .id = ++db->last_id, .operation = r->operation, .turn = r->key};
   db->calls = c;
   return (fleet_answer){.status = TP_OK, .id = c->id};
 }
@@ -197,14 +196,9 @@ static fleet_answer end_call(fleet_database *db, const fleet_request *r) {
 
 static bool is_open(const fleet_job_row *j) { return j->job.state == TP_JOB_QUEUED || j->job.state == TP_JOB_RUNNING; }
 
-static fleet_answer insert_job(fleet_database *db, const fleet_request *r) {
-  for (const fleet_job_row *j = db->jobs; j; j = j->next)
-    if (j->key == r->key && (db->bug != FLEET_BUG_JOB_NO_KEY || j->operation != r->operation))
-      return (fleet_answer){.status = TP_OK, .id = j->job.id, .existed = true};
-  if (is_fenced(db, r) && db->bug != FLEET_BUG_JOB_ANY_FENCE) return (fleet_answer){.status = TP_ERR_FENCED};
+fleet_job_row *fleet_job_row_new(const tp_job *from) {
   fleet_job_row *j = zeroed(sizeof *j);
   tp__arena_init(&j->arena, &fleet_allocator, NULL, 0, 0);
-  const tp_job *from = &r->row->job;
   j->job = *from;
   if (!tp__arena_text(&j->arena, from->handler, &j->job.handler) ||
       !tp__arena_text(&j->arena, from->subscription, &j->job.subscription) ||
@@ -212,6 +206,15 @@ static fleet_answer insert_job(fleet_database *db, const fleet_request *r) {
       !tp__arena_text(&j->arena, from->order_key, &j->job.order_key) ||
       !tp__arena_text(&j->arena, from->payload, &j->job.payload))
     abort();
+  return j;
+}
+
+static fleet_answer insert_job(fleet_database *db, const fleet_request *r) {
+  for (const fleet_job_row *j = db->jobs; j; j = j->next)
+    if (j->key == r->key && (db->bug != FLEET_BUG_JOB_NO_KEY || j->operation != r->operation))
+      return (fleet_answer){.status = TP_OK, .id = j->job.id, .existed = true};
+  if (is_fenced(db, r) && db->bug != FLEET_BUG_JOB_ANY_FENCE) return (fleet_answer){.status = TP_ERR_FENCED};
+  fleet_job_row *j = fleet_job_row_new(&r->row->job);
   j->job.message = (tp_text){NULL, 0};
   j->key = r->key;
   j->operation = r->operation;

@@ -18,7 +18,6 @@ typedef struct fleet_run {
   fleet_turn *turn;
   size_t events[FLEET_BATCH_MAX]; /* appends */
   size_t event_count;
-  size_t claim; /* the event of its claim */
 } fleet_run;
 
 /** The newest claim of a session. */
@@ -339,16 +338,7 @@ static tp_status job_insert(void *ctx, const tp_job *job, uint64_t *ret_id, bool
   fleet_request *r = fleet_request_new(&h->line, FLEET_REQUEST_JOB, session);
   r->key = key_of(job->idempotency_key);
   r->fence = job->fence;
-  r->row = calloc(1, sizeof *r->row);
-  if (!r->row) abort();
-  tp__arena_init(&r->row->arena, &fleet_allocator, NULL, 0, 0);
-  r->row->job = *job;
-  if (!tp__arena_text(&r->row->arena, job->handler, &r->row->job.handler) ||
-      !tp__arena_text(&r->row->arena, job->subscription, &r->row->job.subscription) ||
-      !tp__arena_text(&r->row->arena, job->idempotency_key, &r->row->job.idempotency_key) ||
-      !tp__arena_text(&r->row->arena, job->order_key, &r->row->job.order_key) ||
-      !tp__arena_text(&r->row->arena, job->payload, &r->row->job.payload))
-    abort();
+  r->row = fleet_job_row_new(job);
   if (tp_text_is(job->subscription, "job.early") && !job->fence)
     fleet_fail(h->w, "a job that is stored before the append has its turn's fence");
   size_t event =
