@@ -5,7 +5,7 @@
  * evidence. In BEAM a user and an assistant write messages of some 2 KB, and the user's messages or those of both are
  * kept; used are its questions of five abilities whose evidence is kept. "mean" is the share of a question's evidence
  * among the first entries, and "any" whether some of it is there. For comparison, the same run shows what a full-text
- * query finds, alone and with two neighbours of each hit.
+ * query finds, by itself and with two neighbours of each hit.
  *
  *   recall [DIRECTORY] [--features FILE]
  *   recall [DIRECTORY] --latency

@@ -557,7 +557,7 @@ static bool is_present(const tp__memory_said_hashes *present, uint64_t hash) {
   return false;
 }
 
-/* Moves lines below the floor, and lines that the request has, behind the others. @return how many others there are. */
+/* Moves lines below the floor, and lines that the request has, after the others. @return how many others there are. */
 static size_t count_above(scorer *s, int32_t floor, const tp__memory_said_hashes *present) {
   const float rarest = logf(1 + ((float)s->index->line_count + 0.5f) / 0.5f), least = 1e-3f * (float)floor * rarest;
   size_t count = s->touched_count;

@@ -10,7 +10,7 @@
  * The end of a child is decided by its exit, its deadline, its output limits or a cancel, never by end-of-file: a
  * process that the child has started and that holds its output open delays nothing. Each child leads a process group of
  * its own, and the whole group is killed before the end is reported; a process that left the group is killed when it
- * still holds the output. A process that left the group and closed both outputs is a daemon, and is left alone.
+ * still holds the output. A process that left the group and closed both outputs is a daemon, and is not ended.
  *
  * A host that dies leaves no group behind, whatever killed it: with its first child a loop starts a supervisor, a
  * /bin/sh that waits for the end of the host and kills the groups that run then. It is one more child of the host until
