@@ -220,7 +220,7 @@ static void measure_appends(void) {
   for (int i = 0; i < rounds; i++) {
     for (int claims = 0; claims < 2; claims++) {
       run_sql("UPDATE turnphase.session SET owner = 0 WHERE name LIKE 'bench%'");
-      rates[claims][i] = play_turns(history, claims, 0, ns);
+      rates[claims][i] = play_turns(history, claims, (uint64_t)i, ns); /* new sessions: no claim loads an old past */
       theirs[claims][i] = run_pgbench(claims ? pgbench_turn : pgbench_append, how);
       ratios[claims][i] = rates[claims][i] / theirs[claims][i];
     }
